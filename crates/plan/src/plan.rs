@@ -1,0 +1,603 @@
+//! The plan: a small table of nodes and six ops. Immutable, named by its hash; a run is pinned to it.
+//!
+//! Control flow is data. `next` may point anywhere in the same region (loops cost nothing), but concurrency is
+//! structured: only `Fan` and `Each` open scopes, and they wait for them.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Expr, Schema, Span, Template};
+
+pub type NodeId = u32;
+pub type RegionId = u32;
+
+/// The root region of every plan: the main body.
+pub const ROOT: RegionId = 0;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    pub nodes: Vec<Node>,
+    pub regions: Vec<Region>,
+    /// First node of the main body; a plan without steps completes at once.
+    pub entry: Option<NodeId>,
+    /// `on_exit` sequences in written order, each run in its own region after the body.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exits: Vec<Exit>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Schema>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Template>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Schema>,
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub agents: IndexMap<String, Agent>,
+    /// What the file says about tools, by tool name or pattern (`mcp:shop/*`).
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub tools: IndexMap<String, ToolRule>,
+    /// MCP servers that the file declares, by name.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub servers: IndexMap<String, McpServer>,
+    pub limits: Limits,
+    pub on_failure: RunFailure,
+    pub on_tool_drift: OnToolDrift,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<Trigger>,
+    pub notify: Notify,
+}
+
+/// One static line of control: the body, a lane of a `Fan`, the body of an `Each`, an exit or an undo.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// The `Fan` or `Each` node whose scope this is; none for the body, exits and undo steps.
+    pub opener: Option<NodeId>,
+    /// Which lane of the opener; 0 for an `Each` body.
+    pub lane: u32,
+    /// The region that the opener stands in.
+    pub parent: Option<RegionId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The step's id, unique in the workflow.
+    pub key: String,
+    pub op: Op,
+    pub region: RegionId,
+    /// Where control goes when the node has ended; none ends the scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<NodeId>,
+    /// The innermost `Choose` (if, switch) of the same region that this node belongs to. Leaving it ends that block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<NodeId>,
+    /// Made by the lowering, not written by a person: not shown, not addressable.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+    /// What the author called it, for people: `agent`, `if`, `for_each`, ...
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// How often a jump may enter this node per cycle; the next entry trips it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    #[serde(default, skip_serializing_if = "Retry::is_default")]
+    pub retry: Retry,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "OnError::is_default")]
+    pub on_error: OnError,
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
+    /// First node of the compensating step, in a region of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<NodeId>,
+    /// Variables written when the node completes, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assign: Vec<(String, Template)>,
+    /// A missing field reads as null instead of being an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_missing_null: bool,
+    #[serde(skip)]
+    pub span: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// One piece of outside work.
+    Call(Call),
+    /// The first true arm is the next node; evaluates, never waits. Without arms it only passes on (set, goto).
+    Choose { arms: Vec<Arm>, other: Option<Jump> },
+    /// Lanes at once, each after the lanes it names; output in lane order.
+    Fan(Fan),
+    /// The body per item or per pass, each in its own scope; width 1 is sequential.
+    Each(Each),
+    Wait(Until),
+    /// Ends the run now.
+    End { outcome: Outcome, value: Option<Template> },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    pub task: Task,
+    /// The step's `input`, as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Template>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Schema>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Schema>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    Agent {
+        /// Key in `Plan::agents`.
+        agent: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<Template>,
+    },
+    Tool {
+        tool: String,
+        /// The arguments; must give a map.
+        with: Template,
+    },
+    /// A child run of the plan with this hash, pinned when the file was loaded.
+    Workflow { workflow: String, plan: String },
+}
+
+/// Where an arm leads. `None` means on to the node's `next`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Jump {
+    pub to: Option<NodeId>,
+    /// A `goto`: the visit counts against the target's limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Shown in traces and drawings: `then`, a case's value.
+    pub label: String,
+    pub when: Expr,
+    pub jump: Jump,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fan {
+    pub lanes: Vec<Lane>,
+    pub on_failure: LaneFailure,
+    pub wait_for: WaitFor,
+    /// Lanes not waited for are let finish instead of being cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detach: bool,
+    pub output: FanOutput,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lane {
+    pub key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_key: Option<String>,
+    pub entry: Option<NodeId>,
+    pub region: RegionId,
+    /// Lanes (by position) that must have ended first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<u32>,
+    /// `run_if: always`: runs whatever became of the lanes it comes after.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaneFailure {
+    #[default]
+    Cancel,
+    Drain,
+    Collect,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitFor {
+    #[default]
+    All,
+    /// These lanes, by position.
+    Lanes(Vec<u32>),
+    /// Any so many completed lanes.
+    Count(u32),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FanOutput {
+    /// parallel: `{output_key or key: output}`.
+    Keyed,
+    /// needs block: the output of the only sink, else a map by sink key.
+    Sinks(Vec<u32>),
+    /// A group of steps with policies of its own: the output of its one lane.
+    Only,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Each {
+    pub over: Over,
+    pub body: Option<NodeId>,
+    pub region: RegionId,
+    /// Bodies at once (`at_once`); always 1 for passes.
+    pub width: u32,
+    pub max: u32,
+    pub on_limit: OnLimit,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Over {
+    Items(Expr),
+    Passes {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        while_: Option<Expr>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Expr>,
+        #[serde(default)]
+        delay_ms: u64,
+    },
+}
+
+/// What happens when a list is longer than `max`, or a repeat has made `max` passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimit {
+    #[default]
+    Fail,
+    /// repeat: the block completes with what it has.
+    Complete,
+    /// for_each: only the first `max` items.
+    Truncate,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// A duration: number of seconds or text such as `90s`, `1h30m`.
+    For(Template),
+    /// An RFC 3339 time.
+    At(Template),
+    /// A signal sent to this run by name.
+    Signal { name: String },
+    /// An event of a type, optionally one for which the expression over `event` is true.
+    Event { event: String, filter: Option<Expr> },
+    Person(Ask),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    pub question: Template,
+    /// What is shown with the question, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub show: Option<Template>,
+    /// Schema of the answer; an approval is a boolean.
+    pub answer: Schema,
+    /// Counted on the wall clock, unlike timeouts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    pub on_deadline: OnDeadline,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDeadline {
+    #[default]
+    Fail,
+    Value(Template),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Completed,
+    Stopped,
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Retry {
+    /// Extra attempts after the first.
+    pub max_attempts: u32,
+    pub backoff: Backoff,
+    pub delay_ms: u64,
+    /// Error kinds or text patterns; empty means any error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<String>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Retry { max_attempts: 0, backoff: Backoff::Exponential, delay_ms: 1_000, on: Vec::new() }
+    }
+}
+
+impl Retry {
+    pub fn is_default(&self) -> bool {
+        *self == Retry::default()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backoff {
+    Fixed,
+    #[default]
+    Exponential,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    #[default]
+    Fail,
+    Continue,
+    /// The step stays failed; this is its output.
+    Value(Template),
+    Goto(NodeId),
+}
+
+impl OnError {
+    pub fn is_default(&self) -> bool {
+        *self == OnError::Fail
+    }
+}
+
+/// Upper bounds; an absent one is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Budget {
+    /// Billionths of a US dollar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd_nanos: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+}
+
+impl Budget {
+    pub fn is_empty(&self) -> bool {
+        *self == Budget::default()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    pub budget: Budget,
+    /// Time-out of the whole run; none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Values above so many bytes of JSON travel by reference.
+    pub inline_bytes: u64,
+}
+
+/// Every run may make so many model calls unless its budget says otherwise.
+pub const DEFAULT_MODEL_CALLS: u64 = 1_000;
+/// 64 KiB: large enough for what steps usually say to one another, small enough to copy without thought.
+pub const DEFAULT_INLINE_BYTES: u64 = 64 * 1024;
+
+impl Default for Limits {
+    fn default() -> Self {
+        let budget = Budget { model_calls: Some(DEFAULT_MODEL_CALLS), ..Budget::default() };
+        Limits { budget, timeout_ms: None, inline_bytes: DEFAULT_INLINE_BYTES }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunFailure {
+    #[default]
+    Fail,
+    Partial,
+    Undo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnToolDrift {
+    #[default]
+    Warn,
+    Fail,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    pub when: ExitWhen,
+    pub entry: Option<NodeId>,
+    pub region: RegionId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitWhen {
+    Always,
+    Success,
+    Failure,
+    Cancel,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    /// `provider/model`, in fallback order; empty means the configured default.
+    pub models: Vec<String>,
+    /// The system message.
+    pub instructions: Template,
+    /// Names or patterns (`mcp:shop/*`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Schema>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Schema>,
+    pub max_turns: u32,
+    pub output_retries: u32,
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
+    /// Upper bound of one answer, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The final text must carry `«result:…»`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub result_mark: bool,
+    #[serde(skip)]
+    pub span: Span,
+}
+
+pub const DEFAULT_MAX_TURNS: u32 = 30;
+pub const DEFAULT_OUTPUT_RETRIES: u32 = 3;
+
+impl Default for Agent {
+    fn default() -> Self {
+        Agent {
+            models: Vec::new(),
+            instructions: Template::Literal(Value::String(String::new())),
+            tools: Vec::new(),
+            input: None,
+            output: None,
+            max_turns: DEFAULT_MAX_TURNS,
+            output_retries: DEFAULT_OUTPUT_RETRIES,
+            budget: Budget::default(),
+            max_tokens: None,
+            temperature: None,
+            result_mark: false,
+            span: Span::default(),
+        }
+    }
+}
+
+/// What may happen twice. Unknown means `once`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    Read,
+    Idempotent,
+    #[default]
+    Once,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolRule {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// A person must say yes before each call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approve: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    #[serde(skip)]
+    pub span: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct McpServer {
+    /// stdio: the program and its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Names of secrets or variables given to the process: `{TOKEN: "${SHOP_TOKEN}"}`.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub env: IndexMap<String, String>,
+    /// Streamable HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub headers: IndexMap<String, String>,
+}
+
+/// Parsed and checked here; the server fires it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trigger {
+    pub on: TriggerOn,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    pub overlap: Overlap,
+    pub catch_up: CatchUp,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub input: Value,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub filter: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerOn {
+    Manual,
+    At(String),
+    Cron(String),
+    Every { ms: u64 },
+    /// `daily@HH:mm` and `weekly@…`, as written.
+    Calendar(String),
+    Continuous { delay_ms: u64 },
+    Webhook { id: String, secret: Option<String> },
+    Event(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    #[default]
+    Skip,
+    Queue,
+    Allow,
+    CancelRunning,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CatchUp {
+    #[default]
+    One,
+    None,
+    All,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notify {
+    pub on_complete: bool,
+    pub on_failure: bool,
+    /// Channels by name from the configuration; empty means the notification list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<String>,
+}
+
+impl Default for Notify {
+    fn default() -> Self {
+        Notify { on_complete: false, on_failure: true, to: Vec::new() }
+    }
+}
+
+impl Plan {
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    pub fn find(&self, key: &str) -> Option<NodeId> {
+        self.nodes.iter().position(|n| !n.hidden && n.key == key).map(|i| i as NodeId)
+    }
+
+    /// The content hash that names this plan.
+    pub fn hash(&self) -> String {
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        blake3::hash(&text).to_hex().to_string()
+    }
+}

@@ -1,0 +1,7 @@
+//! Commands performed: the worker, models, tools, the governor.
+//!
+//! Acts only after the journal is durable, carrying the command's id; never decides what happens next.
+
+pub mod model;
+pub mod settings;
+pub mod tool;

@@ -1,0 +1,87 @@
+//! What `relais.toml` may say. Secrets are named here, and masked wherever they turn up.
+
+use std::collections::BTreeMap;
+
+use relais_plan::McpServer;
+use serde::Deserialize;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Used where an agent names no model.
+    pub default_model: Option<String>,
+    pub providers: BTreeMap<String, Provider>,
+    /// Prices and context sizes that add to or replace the built-in table, by `provider/model`.
+    pub models: BTreeMap<String, ModelSettings>,
+    pub mcp: BTreeMap<String, McpServer>,
+    pub tools: ToolSettings,
+    /// Name to value or `${VARIABLE}`; given to tools by name, shown nowhere.
+    pub secrets: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Provider {
+    /// `openai`, `anthropic`, `google`, `ollama`; absent means the provider's own name, else `openai`.
+    pub format: Option<String>,
+    pub base_url: Option<String>,
+    /// The variable that holds the key.
+    pub api_key_env: Option<String>,
+    pub max_concurrent: Option<usize>,
+    pub requests_per_minute: Option<u32>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelSettings {
+    pub context_tokens: Option<u64>,
+    /// Dollars per million tokens.
+    pub prompt_usd: Option<f64>,
+    pub cached_usd: Option<f64>,
+    pub completion_usd: Option<f64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolSettings {
+    pub http_request: HttpSettings,
+    pub run_python: PythonSettings,
+    pub search_web: SearchSettings,
+    /// `query_db`: name to SQLite file, PostgreSQL or MySQL address.
+    pub databases: BTreeMap<String, String>,
+    /// `send_message`: channels by name.
+    pub channels: BTreeMap<String, Channel>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpSettings {
+    /// Hosts that may be called, `*.example.org` patterns included; empty means every public one.
+    pub allow: Vec<String>,
+    /// Private and loopback addresses that may be called all the same, as `host` or `host:port`.
+    pub allow_private: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PythonSettings {
+    pub enabled: bool,
+    pub python: Option<String>,
+    pub timeout_s: Option<u64>,
+    pub memory_mb: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SearchSettings {
+    /// Called as `GET URL?q=…`; must answer JSON.
+    pub url: Option<String>,
+    pub headers: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Channel {
+    pub webhook: Option<String>,
+    pub command: Option<Vec<String>>,
+}

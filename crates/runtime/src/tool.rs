@@ -1,0 +1,58 @@
+//! What a tool is to us, built in or from an MCP server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use relais_engine::{Artifact, Failure, RunId};
+use relais_plan::Effect;
+use relais_store::Store;
+use serde_json::Value;
+
+use crate::model::BoxFuture;
+
+/// One tool. Adding one means implementing this and registering it.
+pub trait Tool: Send + Sync {
+    fn spec(&self) -> &ToolSpec;
+    fn call<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<Returned, Failure>>;
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// `write_file`, or `mcp:SERVER/TOOL`.
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the arguments; always an object schema.
+    pub parameters: Value,
+    pub effect: Effect,
+}
+
+pub struct ToolCall<'a> {
+    pub arguments: &'a Value,
+    /// The idempotency key: the same for every try of the same command.
+    pub key: &'a str,
+    pub run: &'a RunFiles,
+}
+
+/// What a tool may touch of its run.
+pub struct RunFiles {
+    pub run: RunId,
+    /// The only folder that file tools see.
+    pub workspace: Arc<Path>,
+    pub store: Arc<dyn Store>,
+    /// Latest version of each artifact at the time of the call, oldest first: name, version, artifact.
+    pub artifacts: Vec<(String, u32, Artifact)>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Returned {
+    pub value: Value,
+    /// Files the call made; bytes are stored by the caller.
+    pub artifacts: Vec<SavedArtifact>,
+}
+
+#[derive(Debug, Clone)]
+pub struct SavedArtifact {
+    pub name: String,
+    pub media_type: String,
+    pub bytes: Vec<u8>,
+}

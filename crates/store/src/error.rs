@@ -1,0 +1,18 @@
+//! What can go wrong with a store, as the layers above tell it apart.
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Somebody else has appended this number: catch up, or let go.
+    #[error("run {run} already has entry {seq}")]
+    Conflict { run: uuid::Uuid, seq: u64 },
+    #[error("there is no {0}")]
+    NotFound(String),
+    /// Locked or out of reach for now: nothing was written, try again.
+    #[error("the database is busy: {0}")]
+    Busy(String),
+    /// No space, no permission, damaged: a person must act. The text says what to do.
+    #[error("{0}")]
+    Unusable(String),
+    #[error("{0}")]
+    Internal(String),
+}

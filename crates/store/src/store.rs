@@ -1,0 +1,173 @@
+//! The `Store` trait: about a dozen methods that every store must keep in the same way (see the conformance suite).
+
+use std::future::Future;
+use std::pin::Pin;
+
+use relais_engine::{Entry, Millis, RunId, RunStatus, Summary};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Error;
+
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// Who works on a run: `host:pid:start`, unique per process.
+pub type Owner = String;
+
+pub trait Store: Send + Sync + 'static {
+    /// Entry 1 and the row of a new run, in one transaction. With a key that was used before (per user) nothing is
+    /// written and the first run's id comes back. Creating the same run id again with the same entry is also no error.
+    fn create(&self, new: NewRun) -> Reply<'_, RunId>;
+
+    /// Durable when it returns. `Conflict` if `entry.seq` is not the next number of the run; nothing is written then.
+    fn append(&self, batch: Batch) -> Reply<'_, ()>;
+
+    /// Entries with `seq > after`, in order.
+    fn load(&self, run: RunId, after: u64) -> Reply<'_, Vec<Entry>>;
+
+    /// Takes runs under a lease: those nobody works on (no owner, an expired lease, or an owner in `dead`) that are
+    /// pending or running, and those waiting whose time has come. One run is given to one owner only.
+    fn claim(&self, claim: Claim) -> Reply<'_, Vec<RunId>>;
+
+    /// Prolongs all leases of an owner.
+    fn renew(&self, owner: Owner, until: Millis) -> Reply<'_, ()>;
+
+    /// Gives up the lease of one run, if `owner` still has it.
+    fn release(&self, run: RunId, owner: Owner) -> Reply<'_, ()>;
+
+    /// Everyone who holds a lease on an unfinished run.
+    fn owners(&self) -> Reply<'_, Vec<Owner>>;
+
+    /// Newest first.
+    fn list(&self, filter: Filter) -> Reply<'_, Page>;
+
+    /// Changes from now on, those of other processes included (within 100 ms). Lagging loses the oldest changes, never
+    /// blocks a writer; a reader that lagged loads from the number it has.
+    fn tail(&self) -> tokio::sync::broadcast::Receiver<Change>;
+
+    /// Stores one version of a document; the same `(kind, owner, name, version)` again replaces its body.
+    fn put_document(&self, document: Document) -> Reply<'_, ()>;
+
+    /// The given version, or the highest.
+    fn get_document(&self, key: DocumentKey, version: Option<u64>) -> Reply<'_, Option<Document>>;
+
+    /// The highest version of each document of a kind and owner, by name.
+    fn list_documents(&self, kind: String, owner: String) -> Reply<'_, Vec<Document>>;
+
+    /// Stores bytes once by content; answers their hash (blake3, hex).
+    fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String>;
+
+    fn get_blob(&self, hash: String) -> Reply<'_, Option<Vec<u8>>>;
+
+    /// Removes finished runs that ended before, with children, entries, and blobs nobody refers to any more.
+    fn prune(&self, prune: Prune) -> Reply<'_, Pruned>;
+}
+
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    pub entry: Entry,
+    pub summary: Summary,
+    /// A second start with the same key (per user) answers the first run.
+    pub key: Option<String>,
+    /// Who works on it from the start, and until when.
+    pub lease: Option<(Owner, Millis)>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub run: RunId,
+    pub entry: Entry,
+    /// Present where the row has changed.
+    pub summary: Option<Summary>,
+    /// Give up the lease in the same transaction.
+    pub release: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub owner: Owner,
+    pub now: Millis,
+    pub lease_until: Millis,
+    /// Owners known to be gone.
+    pub dead: Vec<Owner>,
+    pub which: Which,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// Due waits and orphans.
+    Any,
+    /// Due waits and orphans of these runs and their descendants only.
+    Tree(RunId),
+    /// This one, whatever it waits for, unless somebody alive holds it. Finished runs too (to resume them).
+    One(RunId),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub run: RunId,
+    pub seq: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub run: Option<RunId>,
+    pub user: Option<String>,
+    pub workflow: Option<String>,
+    pub thread: Option<String>,
+    pub status: Vec<RunStatus>,
+    pub parent: Option<RunId>,
+    /// Only runs that are nobody's child.
+    pub roots_only: bool,
+    pub started_after: Option<Millis>,
+    pub started_before: Option<Millis>,
+    /// From a former page.
+    pub cursor: Option<String>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub summary: Summary,
+    /// Number of the last entry.
+    pub seq: u64,
+    pub owner: Option<Owner>,
+    pub lease_until: Option<Millis>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub rows: Vec<Row>,
+    /// For the next page, if there is one.
+    pub cursor: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentKey {
+    /// `plan`, `workflow`, `agent`, `manifest`, …
+    pub kind: String,
+    pub owner: String,
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    pub key: DocumentKey,
+    pub version: u64,
+    pub at: Millis,
+    pub body: Value,
+}
+
+#[derive(Debug, Clone)]
+pub struct Prune {
+    /// `(status, ended before)`; runs of other statuses stay.
+    pub before: Vec<(RunStatus, Millis)>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub runs: u64,
+    pub blobs: u64,
+}
