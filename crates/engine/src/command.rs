@@ -25,7 +25,12 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         use_id: Option<String>,
     },
-    Sleep { until: Millis },
+    /// `retry`: the pause before a failed step is tried again.
+    Sleep {
+        until: Millis,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        retry: bool,
+    },
     AskPerson(Box<Question>),
     /// A named signal or an event from outside.
     Await(Awaiting),

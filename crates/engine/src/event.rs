@@ -45,6 +45,9 @@ pub enum Event {
         /// An agent goes on with the history it has.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         kept: bool,
+        /// Counted on the run's live clock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
     },
     /// Outside work was asked for; it is performed only after this is durable.
     Asked { id: CommandId, scope: ScopeId, node: NodeId, command: Box<Command> },
@@ -65,10 +68,14 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         by: String,
     },
-    /// A lane, item, exit or undo scope has ended, or the body.
+    /// A lane, item, exit or undo scope has ended, or the body. Its output is that of its last completed step, except
+    /// for the body, whose output is written here.
     Settled {
         scope: ScopeId,
         status: StepStatus,
+        /// A stop step ended the run.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stopped: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Stored>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,8 +146,8 @@ impl Mode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Took {
-    /// Choose: this arm, or none of them.
-    Arm(Option<u32>),
+    /// Choose: this arm, or none of them; control goes `to` inside the block, or the block ends.
+    Arm { arm: Option<u32>, to: Option<NodeId> },
     /// Fan: these lanes start now; their scopes get the next ids, in this order.
     Lanes(Vec<u32>),
     /// Fan: these lanes will not run.
@@ -193,6 +200,25 @@ pub struct Left {
     pub undo: Option<NodeId>,
 }
 
+impl Left {
+    /// A bare ending; the other fields are set by whoever has them.
+    pub fn new(scope: ScopeId, node: NodeId, status: StepStatus) -> Left {
+        Left {
+            scope,
+            node,
+            status,
+            output: None,
+            text: None,
+            error: None,
+            tolerated: false,
+            vars: Map::new(),
+            to: None,
+            jump: false,
+            undo: None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
@@ -202,7 +228,7 @@ pub enum Signal {
     Resume(Resume),
     /// A new owner took the run up after a crash; the time since the last entry does not count.
     Adopted,
-    /// Run again from a step on; `reset` is what the fold must forget, worked out by `engine::rewind`.
+    /// Run again from a step on; what the fold must forget is worked out by `rewind`.
     Rewound(Rewind),
     /// A named signal for `wait: {signal: …}` that nothing waits for yet.
     Sent { name: String, value: Value },
@@ -234,8 +260,16 @@ pub struct Rewind {
     /// For a fork: the run's new identity, plan and input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<Box<Opened>>,
-    /// Instances to forget, `(scope, node)`, besides those in scopes that go with their opener.
-    pub forget: Vec<(ScopeId, NodeId)>,
+    /// Lanes that depend on what runs again, per `Fan` on the way up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneReset>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LaneReset {
+    pub scope: ScopeId,
+    pub node: NodeId,
+    pub lanes: Vec<u32>,
 }
 
 /// A value in the journal: itself, or the content hash of where it is kept.

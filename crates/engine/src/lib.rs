@@ -3,10 +3,33 @@
 //! No async, no clock, no randomness, no input or output, no logging: time comes in with each entry, and the only
 //! effects are events for the journal and commands for whoever performs them. State is the fold of the journal.
 
+mod agent;
+mod apply;
+mod blocks;
+mod book;
+mod call;
 pub mod command;
+mod decide;
+mod ending;
 pub mod event;
+mod extract;
+mod marks;
+mod names;
+mod program;
+pub mod rewind;
+mod run;
 pub mod summary;
+mod value;
+mod wait;
 
+pub use agent::request;
+pub use apply::{Corrupt, Verdict};
+pub use book::dollars;
 pub use command::*;
+pub use decide::{Catalog, Context, ModelFacts, Turn, Values, next_deadline, turn};
+pub use ending::adopt;
 pub use event::*;
-pub use summary::Summary;
+pub use program::{Program, matches_pattern};
+pub use run::*;
+pub use summary::{Summary, summary, wake_at};
+pub use wait::check_answer;

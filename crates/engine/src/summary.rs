@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Failure, Usage};
-use crate::event::{Millis, RunId, RunStatus};
+use crate::command::{Awaiting, Command, Failure, Usage};
+use crate::event::{CommandId, Millis, RunId, RunStatus};
+use crate::program::Program;
+use crate::run::{Owed, Run};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -23,3 +25,64 @@ pub struct Summary {
     pub usage: Usage,
     pub error: Option<Failure>,
 }
+
+/// The row as it is now.
+pub fn summary(program: &Program, run: &Run) -> Summary {
+    let status = status(run);
+    let closed = run.closed.as_ref();
+    let waiting = status == RunStatus::Waiting;
+    Summary {
+        run: run.id(),
+        workflow: run.opened.workflow.clone(),
+        plan: run.opened.plan.clone(),
+        user: run.opened.user.clone(),
+        thread: run.opened.thread.clone(),
+        parent: run.opened.parent.as_ref().map(|p| p.run),
+        status,
+        started_at: run.started_at,
+        ended_at: run.ended_at,
+        wake_at: waiting.then(|| wake_at(program, run)).flatten(),
+        awaits: if waiting { awaits(run) } else { Vec::new() },
+        usage: run.usage,
+        error: closed.and_then(|c| c.error.clone()),
+    }
+}
+
+fn status(run: &Run) -> RunStatus {
+    match &run.closed {
+        Some(closed) => closed.status,
+        None if run.in_flight().next().is_some() || run.has_decisions() => RunStatus::Running,
+        None if run.paused || !run.owed.is_empty() => RunStatus::Waiting,
+        None => RunStatus::Running,
+    }
+}
+
+/// The next moment at which time alone makes the run go on. A paused run is not woken by time.
+pub fn wake_at(program: &Program, run: &Run) -> Option<Millis> {
+    if run.paused {
+        return None;
+    }
+    let due = |owed: &Owed| match &*owed.command {
+        Command::Sleep { until, .. } => Some(*until),
+        Command::AskPerson(question) => question.deadline,
+        Command::CallModel { .. } | Command::CallTool { .. } | Command::Await(_) | Command::StartRun(_) => None,
+    };
+    let time_out = if run.waits_for_people() { None } else { crate::decide::next_deadline(program, run) };
+    run.owed.values().filter_map(due).chain(time_out).min()
+}
+
+fn awaits(run: &Run) -> Vec<String> {
+    let word = |(id, owed): (&CommandId, &Owed)| match &*owed.command {
+        Command::AskPerson(_) => Some(format!("person:{id}")),
+        Command::Await(Awaiting::Signal(name)) => Some(format!("signal:{name}")),
+        Command::Await(Awaiting::Event(name)) => Some(format!("event:{name}")),
+        Command::Sleep { .. } => Some("time".to_owned()),
+        Command::StartRun(start) => Some(format!("run:{}", start.run)),
+        Command::CallModel { .. } | Command::CallTool { .. } => None,
+    };
+    let paused = run.paused.then(|| "paused".to_owned());
+    paused.into_iter().chain(run.owed.iter().filter_map(word).take(MAX_AWAITS)).collect()
+}
+
+/// Enough for a person to see what a run waits for; a row is not the place for a thousand.
+const MAX_AWAITS: usize = 20;

@@ -1,0 +1,509 @@
+//! The agent loop: model asked, tools asked, results, schema check, correction. Folded from the same events as
+//! everything else, so a crash resumes between two tool calls.
+
+use std::collections::BTreeSet;
+
+use relais_plan::expr::Root;
+use relais_plan::{Agent, Call, Effect, Op, Schema, Task, Template};
+use serde_json::{Value, json};
+
+use crate::book::Want;
+use crate::call::{check_input, effect_of};
+use crate::command::*;
+use crate::decide::{Again, Events, NotLoaded, Step, Unready};
+use crate::event::*;
+use crate::extract;
+use crate::marks::{self, Mark};
+use crate::program::Program;
+use crate::run::*;
+
+/// The same call with the same result so often in a row is a loop.
+pub const MAX_REPEATS: u32 = 5;
+/// So many answers without a word are a loop, too.
+pub const MAX_EMPTY: u32 = 3;
+/// Set aside for an answer whose length is not bounded by the agent.
+const DEFAULT_OUTPUT_TOKENS: u64 = 4_096;
+/// Bytes per token, for estimates before a call.
+const BYTES_PER_TOKEN: u64 = 3;
+/// What an agent hears when its step says nothing.
+const DEFAULT_PROMPT: &str = "Execute your task.";
+
+#[derive(Clone, Copy)]
+struct Loop<'a> {
+    step: Step<'a>,
+    call: &'a Call,
+    agent: &'a Agent,
+    prompt: Option<&'a Template>,
+}
+
+pub(crate) fn decide<'a>(
+    step: Step<'a>,
+    instance: &'a Instance,
+    call: &'a Call,
+    agent: &str,
+    prompt: Option<&'a Template>,
+) -> Events {
+    let Some(agent) = step.ctx.program.plan.agents.get(agent) else {
+        let failure = Failure::new(ErrorKind::Config, format!("there is no agent `{agent}`"));
+        return Ok(step.fail(failure, Again::Never));
+    };
+    let this = Loop { step, call, agent, prompt };
+    let decided = match &instance.work {
+        Work::Agent(work) => this.go_on(work),
+        _ if step.run.paused => Ok(Vec::new()),
+        _ => this.open(),
+    };
+    match decided {
+        Ok(events) => Ok(events),
+        Err(Stop::Load(hash)) => Err(NotLoaded(hash)),
+        Err(Stop::Fail(failure, again)) => Ok(step.fail(failure, again)),
+    }
+}
+
+enum Stop {
+    Load(String),
+    Fail(Failure, Again),
+}
+
+impl From<Unready> for Stop {
+    fn from(unready: Unready) -> Stop {
+        match unready {
+            Unready::Load(hash) => Stop::Load(hash),
+            Unready::Fail(failure) => Stop::Fail(failure, Again::Never),
+        }
+    }
+}
+
+impl From<NotLoaded> for Stop {
+    fn from(not_loaded: NotLoaded) -> Stop {
+        Stop::Load(not_loaded.0)
+    }
+}
+
+fn fail(kind: ErrorKind, message: impl Into<String>) -> Stop {
+    Stop::Fail(Failure::new(kind, message), Again::Allowed)
+}
+
+type Going = Result<Vec<Event>, Stop>;
+
+impl<'a> Loop<'a> {
+    fn open(&self) -> Going {
+        let system = relais_plan::template::in_text(&self.step.render(&self.agent.instructions)?);
+        let mut say = Vec::new();
+        if !system.trim().is_empty() {
+            say.push(Message::System { text: system });
+        }
+        say.push(Message::User { text: self.opening()? });
+        self.ask_model(&AgentWork::default(), say)
+    }
+
+    /// The prompt, and the input as JSON behind it; without either, what the run was started with.
+    fn opening(&self) -> Result<String, Stop> {
+        let prompt = match self.prompt {
+            Some(prompt) => Some(relais_plan::template::in_text(&self.step.render(prompt)?)),
+            None => None,
+        };
+        let Some(template) = &self.call.input else {
+            return Ok(match prompt {
+                Some(prompt) => prompt,
+                None => self.default_prompt()?,
+            });
+        };
+        let input = self.step.render(template)?;
+        check_input(self.step, self.call, &input)?;
+        let input = serde_json::to_string_pretty(&input).unwrap_or_default();
+        Ok(match prompt {
+            Some(prompt) => format!("{prompt}\n\nInput:\n{input}"),
+            None => format!("Input:\n{input}"),
+        })
+    }
+
+    fn default_prompt(&self) -> Result<String, Stop> {
+        let view = self.step.view();
+        let input = view.stored(&self.step.run.opened.input).map_err(Unready::from)?;
+        if let Some(prompt) = input.get("prompt").and_then(Value::as_str) {
+            return Ok(prompt.to_owned());
+        }
+        let empty = input.is_null() || input.as_object().is_some_and(|map| map.is_empty());
+        Ok(if empty { DEFAULT_PROMPT.to_owned() } else { relais_plan::template::in_text(&input) })
+    }
+
+    fn go_on(&self, work: &AgentWork) -> Going {
+        if work.resting.is_some() || work.asked.is_some() {
+            return Ok(Vec::new());
+        }
+        if work.rested {
+            let attempt = self.step.instance().map_or(0, |i| i.attempt) + 1;
+            return Ok(if self.step.run.paused { Vec::new() } else { vec![self.step.enter(attempt, work.once)] });
+        }
+        if let Some(failure) = &work.failed {
+            return self.model_failed(work, failure);
+        }
+        if !work.uses.is_empty() {
+            return self.use_tools(work);
+        }
+        match work.messages.last() {
+            Some(Message::Assistant { text, .. }) => self.finished(work, text),
+            _ => self.ask_model(work, Vec::new()),
+        }
+    }
+
+    fn models(&self) -> Vec<String> {
+        match (&self.step.run.opened.mode.model, self.agent.models.as_slice()) {
+            (Some(model), _) => vec![model.clone()],
+            (None, []) => vec![String::new()],
+            (None, models) => models.to_vec(),
+        }
+    }
+
+    /// The next model of the list takes over with the same messages.
+    fn model_failed(&self, work: &AgentWork, failure: &Failure) -> Going {
+        if work.model < self.models().len() && failure.kind != ErrorKind::Cancelled {
+            return self.ask_model(work, Vec::new());
+        }
+        Err(Stop::Fail(failure.clone(), Again::Allowed))
+    }
+
+    fn ask_model(&self, work: &AgentWork, say: Vec<Message>) -> Going {
+        if self.step.run.paused {
+            return Ok(Vec::new());
+        }
+        if work.turns >= self.agent.max_turns {
+            let message = format!("the agent did not come to an end in {} model calls", self.agent.max_turns);
+            return Err(fail(ErrorKind::Limit, message));
+        }
+        let models = self.models();
+        let model = models.get(work.model.min(models.len() - 1)).cloned().unwrap_or_default();
+        let facts = self.step.ctx.catalog.model(&model);
+        let input = prompt_tokens(work, &say);
+        self.fits_context(&model, facts.context_tokens, input)?;
+        let output = self.agent.max_tokens.map_or(DEFAULT_OUTPUT_TOKENS, u64::from);
+        let usd_nanos = input * facts.prompt_nanos + output * facts.completion_nanos;
+        let reserve = Reserve { tokens: input + output, usd_nanos };
+        let want = Want { reserve, model_calls: 1, tool_calls: 0 };
+        let place = (self.step.scope, self.step.node);
+        let room = self.step.run.room(self.step.ctx.program, place, want);
+        room.map_err(|failure| Stop::Fail(failure, Again::Never))?;
+        Ok(vec![self.step.ask(Command::CallModel { model, say, reserve })])
+    }
+
+    /// A prompt that the model could not read is refused before it is paid for.
+    fn fits_context(&self, model: &str, context: Option<u64>, tokens: u64) -> Result<(), Stop> {
+        let Some(context) = context.filter(|context| tokens > *context) else { return Ok(()) };
+        let by = match self.largest_source() {
+            Some(step) => format!(" The most of it comes from step `{step}`."),
+            None => String::new(),
+        };
+        let message = format!("the prompt has about {tokens} tokens, `{model}` takes {context}.{by}");
+        Err(Stop::Fail(Failure::new(ErrorKind::Limit, message), Again::Never))
+    }
+
+    fn largest_source(&self) -> Option<String> {
+        let mut keys = BTreeSet::new();
+        for template in self.prompt.into_iter().chain(&self.call.input).chain([&self.agent.instructions]) {
+            template.visit(&mut |refs, _| {
+                for (root, _) in refs {
+                    if let Root::Step { key, .. } = root {
+                        keys.insert(key.clone());
+                    }
+                }
+            });
+        }
+        let view = self.step.view();
+        let size = |key: &String| {
+            let node = self.step.ctx.program.find(key)?;
+            let output = view.output(self.step.scope, node).ok()?;
+            Some(output.to_string().len())
+        };
+        keys.into_iter().max_by_key(|key| size(key).unwrap_or(0))
+    }
+
+    fn use_tools(&self, work: &AgentWork) -> Going {
+        let asked = self.ask_tools(work)?;
+        if !asked.is_empty() {
+            return Ok(asked);
+        }
+        let busy = |u: &Use| matches!(u.state, UseState::Asked(_) | UseState::Approving(_));
+        if work.uses.iter().any(busy) || self.step.run.paused {
+            return Ok(Vec::new());
+        }
+        if let Some(failure) = work.uses.iter().find_map(uncertain) {
+            return Err(Stop::Fail(failure.clone(), Again::Never));
+        }
+        self.break_loop(work)?;
+        let say = self.told(work)?;
+        if !say.is_empty() && work.corrections >= self.agent.output_retries {
+            let message = format!("the agent's tool calls could not be read {} times in a row", work.corrections + 1);
+            return Err(fail(ErrorKind::Reference, message));
+        }
+        self.ask_model(work, say)
+    }
+
+    /// Asks for every call that is new, as far as it can be read.
+    fn ask_tools(&self, work: &AgentWork) -> Going {
+        let mut events = Vec::new();
+        if self.step.run.paused {
+            return Ok(events);
+        }
+        for used in &work.uses {
+            let id = self.step.run.next_command + events.len() as CommandId;
+            let command = match &used.state {
+                UseState::New => match self.arguments(used, None)? {
+                    Ok(arguments) if self.needs_approval(&used.call.tool) => approval(used, arguments),
+                    Ok(arguments) => self.tool(used, arguments, events.len() as u64 + 1)?,
+                    Err(_) => continue,
+                },
+                UseState::Approved(edited) => match self.arguments(used, edited.as_ref())? {
+                    Ok(arguments) => self.tool(used, arguments, events.len() as u64 + 1)?,
+                    Err(_) => continue,
+                },
+                UseState::Approving(_) | UseState::Asked(_) | UseState::Returned(_) | UseState::Failed(_) => continue,
+            };
+            let (scope, node) = (self.step.scope, self.step.node);
+            events.push(Event::Asked { id, scope, node, command: Box::new(command) });
+        }
+        Ok(events)
+    }
+
+    fn tool(&self, used: &Use, arguments: Value, tool_calls: u64) -> Result<Command, Stop> {
+        let want = Want { tool_calls, ..Want::default() };
+        let room = self.step.run.room(self.step.ctx.program, (self.step.scope, self.step.node), want);
+        room.map_err(|failure| Stop::Fail(failure, Again::Never))?;
+        let tool = used.call.tool.clone();
+        let effect = effect_of(self.step, &tool, &arguments);
+        Ok(Command::CallTool { tool, arguments, effect, use_id: Some(used.call.id.clone()) })
+    }
+
+    fn needs_approval(&self, tool: &str) -> bool {
+        self.step.ctx.program.rule(tool).and_then(|r| r.approve).unwrap_or(false)
+    }
+
+    /// The arguments with values put in for their marks; or what is wrong with them, for the model.
+    fn arguments(&self, used: &Use, edited: Option<&Value>) -> Result<Result<Value, String>, Stop> {
+        if let Some(raw) = &used.call.garbled {
+            let raw: String = raw.chars().take(200).collect();
+            return Ok(Err(format!("the arguments are not a JSON object: {raw}")));
+        }
+        let arguments = edited.unwrap_or(&used.call.arguments);
+        let arguments = if arguments.is_null() { &json!({}) } else { arguments };
+        if !arguments.is_object() {
+            return Ok(Err(format!("the arguments must be a JSON object, not {arguments}")));
+        }
+        self.put_values(arguments)
+    }
+
+    fn put_values(&self, value: &Value) -> Result<Result<Value, String>, Stop> {
+        match marks::put_values(value, &|name, path| self.artifact_value(name, path)) {
+            Ok(value) => Ok(Ok(value)),
+            Err(Mark::Load(hash)) => Err(Stop::Load(hash)),
+            Err(Mark::Wrong(message)) => Ok(Err(message)),
+        }
+    }
+
+    fn artifact_value(&self, name: &str, path: &str) -> Result<Value, Mark> {
+        let value = self.artifact(name, None)?;
+        let segments = relais_plan::path::parse(path).map_err(|e| Mark::Wrong(format!("`{path}` is not a path: {e}")))?;
+        let found = relais_plan::path::get(&value, &segments);
+        found.cloned().map_err(|m| Mark::Wrong(format!("`{name}` has no `{}` at `{}`; there is {}", m.segment, m.upto, m.there)))
+    }
+
+    fn artifact(&self, name: &str, version: Option<u32>) -> Result<Value, Mark> {
+        let artifacts = &self.step.run.artifacts;
+        let versions = artifacts.get(name).ok_or_else(|| {
+            let names: Vec<&str> = artifacts.keys().map(String::as_str).collect();
+            let there = if names.is_empty() { "there are none yet".to_owned() } else { names.join(", ") };
+            Mark::Wrong(format!("there is no artifact `{name}`; artifacts: {there}"))
+        })?;
+        let chosen = match version {
+            Some(number) => versions.get((number as usize).wrapping_sub(1)),
+            None => versions.last(),
+        };
+        let there = versions.len();
+        let missing = || Mark::Wrong(format!("artifact `{name}` has no such version; it has 1 to {there}"));
+        let artifact = chosen.ok_or_else(missing)?;
+        if !artifact.media_type.contains("json") {
+            return Err(Mark::Wrong(format!("artifact `{name}` is {}, not JSON; it has no fields", artifact.media_type)));
+        }
+        let loaded = self.step.ctx.values.get(&artifact.blob.hash);
+        loaded.cloned().ok_or_else(|| Mark::Load(artifact.blob.hash.clone()))
+    }
+
+    /// Results of calls that could not be made, for the model to repair.
+    fn told(&self, work: &AgentWork) -> Result<Vec<Message>, Stop> {
+        let mut say = Vec::new();
+        for used in &work.uses {
+            let edited = match &used.state {
+                UseState::New => None,
+                UseState::Approved(edited) => edited.as_ref(),
+                UseState::Approving(_) | UseState::Asked(_) | UseState::Returned(_) | UseState::Failed(_) => continue,
+            };
+            if let Err(text) = self.arguments(used, edited)? {
+                let (use_id, tool) = (used.call.id.clone(), used.call.tool.clone());
+                say.push(Message::Tool { use_id, tool, text, failed: true });
+            }
+        }
+        Ok(say)
+    }
+
+    fn break_loop(&self, work: &AgentWork) -> Result<(), Stop> {
+        let mut last = work.last_use.clone();
+        let mut repeats = work.repeats;
+        for used in &work.uses {
+            let UseState::Returned(value) = &used.state else { continue };
+            let this = (used.call.tool.clone(), used.call.arguments.clone(), value.in_text());
+            repeats = if last.as_ref() == Some(&this) { repeats + 1 } else { 1 };
+            last = Some(this);
+            if repeats >= MAX_REPEATS {
+                let message = format!("`{}` was called {repeats} times in a row with the same arguments and the same result", used.call.tool);
+                return Err(Stop::Fail(Failure::new(ErrorKind::Loop, message), Again::Never));
+            }
+        }
+        Ok(())
+    }
+
+    /// The model answered without asking for tools.
+    fn finished(&self, work: &AgentWork, text: &str) -> Going {
+        if work.finish == Some(Finish::Filtered) {
+            return Err(fail(ErrorKind::Provider, "the provider withheld the answer"));
+        }
+        if text.trim().is_empty() {
+            return self.said_nothing(work);
+        }
+        match self.result(text)? {
+            Ok(result) => self.done(result, text),
+            Err(wrong) if work.corrections >= self.agent.output_retries => Err(fail(ErrorKind::Schema, wrong)),
+            Err(wrong) => self.ask_model(work, vec![Message::User { text: wrong }]),
+        }
+    }
+
+    fn said_nothing(&self, work: &AgentWork) -> Going {
+        if work.empties >= MAX_EMPTY {
+            let message = format!("the agent answered {} times without saying anything", work.empties);
+            return Err(Stop::Fail(Failure::new(ErrorKind::Loop, message), Again::Never));
+        }
+        let text = "Your last answer was empty. Answer the task, or say why you cannot.".to_owned();
+        self.ask_model(work, vec![Message::User { text }])
+    }
+
+    fn done(&self, result: Value, text: &str) -> Going {
+        let said = (result.as_str() != Some(text)).then(|| text.to_owned());
+        Ok(self.step.complete(Some(Stored::Value(result)), said)?)
+    }
+
+    /// The answer as a value that fits; or what is wrong with it, for the model.
+    fn result(&self, text: &str) -> Result<Result<Value, String>, Stop> {
+        if self.agent.result_mark {
+            return self.marked_result(text);
+        }
+        let Some(schema) = self.schema() else {
+            return self.put_values(&Value::String(text.to_owned()));
+        };
+        let value = match extract::json(text) {
+            Ok(value) => value,
+            Err(error) => return Ok(Err(not_json(&error, schema))),
+        };
+        match self.put_values(&value)? {
+            Ok(value) => Ok(self.fits(schema, value)),
+            Err(wrong) => Ok(Err(wrong)),
+        }
+    }
+
+    fn schema(&self) -> Option<&'a Schema> {
+        self.call.output_schema.as_ref().or(self.agent.output.as_ref())
+    }
+
+    fn fits(&self, schema: &Schema, value: Value) -> Result<Value, String> {
+        match schema.check(&value) {
+            Ok(()) => Ok(value),
+            Err(violations) => {
+                let what = format!("Node '{}' output", self.step.plan().key);
+                let wrong = schema.explain(&what, &violations, &value);
+                Err(format!("{wrong}\n\nAnswer again with the corrected JSON only."))
+            }
+        }
+    }
+
+    /// `«result:…»`: which artifact is the outcome, or that the agent gives up.
+    fn marked_result(&self, text: &str) -> Result<Result<Value, String>, Stop> {
+        let mark = match marks::result(text) {
+            Ok(mark) => mark,
+            Err(wrong) => return Ok(Err(wrong)),
+        };
+        let Some(artifact) = mark.artifact.filter(|_| mark.success) else {
+            let message = mark.message.unwrap_or_else(|| "the agent gave up".to_owned());
+            return Err(Stop::Fail(Failure::new(ErrorKind::Refused, message), Again::Never));
+        };
+        let value = match self.artifact(&artifact, mark.version) {
+            Ok(value) => value,
+            Err(Mark::Load(hash)) => return Err(Stop::Load(hash)),
+            Err(Mark::Wrong(wrong)) => return Ok(Err(wrong)),
+        };
+        match self.schema() {
+            Some(schema) => Ok(self.fits(schema, value)),
+            None => Ok(Ok(value)),
+        }
+    }
+}
+
+fn not_json(error: &str, schema: &Schema) -> String {
+    let schema = serde_json::to_string_pretty(schema.json()).unwrap_or_default();
+    format!("Your answer is not JSON: {error}\n\nAnswer again with JSON only that fits this schema:\n{schema}")
+}
+
+fn uncertain(used: &Use) -> Option<&Failure> {
+    match &used.state {
+        UseState::Failed(failure) if failure.kind == ErrorKind::Uncertain => Some(failure),
+        _ => None,
+    }
+}
+
+fn approval(used: &Use, arguments: Value) -> Command {
+    let question = format!("May `{}` be called with these arguments?", used.call.tool);
+    let answer = json!({ "type": "boolean" });
+    let approves = Some(ToolUse { arguments: arguments.clone(), ..used.call.clone() });
+    Command::AskPerson(Box::new(Question { question, show: arguments, answer, deadline: None, approves }))
+}
+
+fn prompt_tokens(work: &AgentWork, say: &[Message]) -> u64 {
+    let used: u64 = work.uses.iter().map(|u| match &u.state {
+        UseState::Returned(value) => value.in_text().len() as u64,
+        _ => 0,
+    }).sum();
+    let bytes: u64 = work.messages.iter().chain(say).map(message_bytes).sum();
+    (bytes + used).div_ceil(BYTES_PER_TOKEN)
+}
+
+fn message_bytes(message: &Message) -> u64 {
+    match message {
+        Message::System { text } | Message::User { text } | Message::Tool { text, .. } => text.len() as u64,
+        Message::Assistant { text, calls } => {
+            text.len() as u64 + calls.iter().map(|c| c.arguments.to_string().len() as u64 + 40).sum::<u64>()
+        }
+    }
+}
+
+/// Is a call of a `once` tool under way in this instance?
+pub(crate) fn has_once_in_flight(run: &Run, instance: &Instance) -> bool {
+    instance.commands().iter().filter_map(|id| run.owed.get(id)).any(|owed| {
+        matches!(&*owed.command, Command::CallTool { effect: Effect::Once, .. })
+    })
+}
+
+/// What to send for a `CallModel` that is owed: the whole history, put together from the fold.
+pub fn request(program: &Program, run: &Run, id: CommandId) -> Option<Request> {
+    let owed = run.owed.get(&id)?;
+    let Command::CallModel { model, .. } = &*owed.command else { return None };
+    let Op::Call(call) = &program.plan.node(owed.node).op else { return None };
+    let Task::Agent { agent, .. } = &call.task else { return None };
+    let agent = program.plan.agents.get(agent)?;
+    let Work::Agent(work) = &run.instance(owed.scope, owed.node)?.work else { return None };
+    let schema = call.output_schema.as_ref().or(agent.output.as_ref()).filter(|_| !agent.result_mark);
+    Some(Request {
+        model: model.clone(),
+        messages: work.messages.clone(),
+        tools: agent.tools.clone(),
+        output_schema: schema.map(|s| s.json().clone()),
+        max_tokens: agent.max_tokens,
+        temperature: agent.temperature,
+    })
+}

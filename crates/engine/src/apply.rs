@@ -1,0 +1,872 @@
+//! How each event changes what is known. Never evaluates, never decides; what cannot follow is `Corrupt`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use relais_plan::{Effect, NodeId};
+use serde_json::{Map, Value};
+
+use crate::command::*;
+use crate::event::*;
+use crate::run::*;
+
+/// The journal says something that cannot have happened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the journal is damaged at entry {seq}: {what}")]
+pub struct Corrupt {
+    pub seq: u64,
+    pub what: String,
+}
+
+type Applied = Result<(), Corrupt>;
+
+impl Run {
+    pub fn fold(entries: &[Entry]) -> Result<Run, Corrupt> {
+        let empty = || Corrupt { seq: 0, what: "it is empty".into() };
+        let first = entries.first().ok_or_else(empty)?;
+        let mut run = Run::open(first)?;
+        for entry in &entries[1..] {
+            run.append(entry)?;
+        }
+        Ok(run)
+    }
+
+    /// The first entry makes the run.
+    pub fn open(entry: &Entry) -> Result<Run, Corrupt> {
+        let Some(Event::Opened(opened)) = entry.events.first() else {
+            return Err(Corrupt { seq: entry.seq, what: "it does not begin with `opened`".into() });
+        };
+        let mut run = Run::new((**opened).clone(), entry.at);
+        run.seq = entry.seq;
+        for event in &entry.events[1..] {
+            run.apply(event)?;
+        }
+        Ok(run)
+    }
+
+    /// One more entry, as it comes from a store.
+    pub fn append(&mut self, entry: &Entry) -> Applied {
+        if entry.seq != self.seq + 1 {
+            return Err(Corrupt { seq: entry.seq, what: format!("entry {} was expected", self.seq + 1) });
+        }
+        self.begin(entry.at, entry.events.first());
+        for event in &entry.events {
+            self.apply(event)?;
+        }
+        Ok(())
+    }
+
+    /// Begins the next entry: time moves on, and counts as lived unless the run was left alone meanwhile.
+    pub fn begin(&mut self, at: Millis, first: Option<&Event>) {
+        let idle = match first {
+            Some(Event::Signalled { signal: Signal::Adopted | Signal::Resume(_) | Signal::Rewound(_), .. }) => true,
+            Some(Event::Received { .. }) => self.waits_for_people(),
+            _ => self.paused,
+        };
+        let gap = at.saturating_sub(self.at).max(0) as u64;
+        if !idle {
+            self.live_ms += gap;
+        }
+        self.at = self.at.max(at);
+        self.seq += 1;
+    }
+
+    fn new(opened: Opened, at: Millis) -> Run {
+        let mut run = Run {
+            opened,
+            seq: 1,
+            at,
+            started_at: at,
+            ended_at: None,
+            live_ms: 0,
+            scopes: Vec::new(),
+            owed: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            next_command: 1,
+            usage: Usage::default(),
+            lost: Reserve::default(),
+            reserved: Reserve::default(),
+            allotted: BTreeMap::new(),
+            artifacts: IndexMap::new(),
+            undoable: Vec::new(),
+            effects: Vec::new(),
+            sent: Vec::new(),
+            paused: false,
+            cancels: 0,
+            ending: None,
+            closed: None,
+            completed_steps: 0,
+            tolerated: Vec::new(),
+            deadlines: BTreeSet::new(),
+            order: 0,
+            open_scopes: BTreeSet::new(),
+            agenda: BTreeSet::new(),
+            stirred: true,
+        };
+        run.open_scope(ScopeKind::Body, None, 0);
+        run
+    }
+
+    pub fn apply(&mut self, event: &Event) -> Applied {
+        match event {
+            Event::Opened(_) => self.corrupt("a second `opened`"),
+            Event::Entered { scope, node, attempt, kept, timeout_ms } => {
+                self.entered(*scope, *node, *attempt, *kept, *timeout_ms)
+            }
+            Event::Asked { id, scope, node, command } => self.asked(*id, *scope, *node, command),
+            Event::Answered { id, answer } => self.answered(*id, answer),
+            Event::Branched { scope, node, took } => self.branched(*scope, *node, took),
+            Event::Left(left) => self.left(left),
+            Event::Received { id, value, .. } => self.received(*id, value),
+            Event::Signalled { signal, .. } => self.signalled(signal),
+            Event::Settled { scope, status, stopped, output, error } => {
+                self.settled(*scope, *status, *stopped, output, error)
+            }
+            Event::Closed { status, output, error } => self.closed(*status, output, error),
+        }
+    }
+
+    pub(crate) fn corrupt<T>(&self, what: impl Into<String>) -> Result<T, Corrupt> {
+        Err(Corrupt { seq: self.seq, what: what.into() })
+    }
+
+    fn scope_mut(&mut self, id: ScopeId) -> Result<&mut Scope, Corrupt> {
+        let seq = self.seq;
+        self.scopes.get_mut(id as usize).ok_or_else(|| Corrupt { seq, what: format!("there is no scope {id}") })
+    }
+
+    pub(crate) fn instance_mut(&mut self, scope: ScopeId, node: NodeId) -> Result<&mut Instance, Corrupt> {
+        let seq = self.seq;
+        let what = || Corrupt { seq, what: format!("node {node} was never entered in scope {scope}") };
+        self.scope_mut(scope)?.steps.get_mut(&node).ok_or_else(what)
+    }
+
+    pub(crate) fn look_at(&mut self, scope: ScopeId) {
+        self.agenda.insert(scope);
+    }
+
+    pub(crate) fn open_scope(&mut self, kind: ScopeKind, parent: Option<(ScopeId, NodeId)>, number: u32) -> ScopeId {
+        let id = self.scopes.len() as ScopeId;
+        self.scopes.push(Scope {
+            kind,
+            parent,
+            number,
+            at: At::Start,
+            wrote: Arc::default(),
+            last: None,
+            steps: BTreeMap::new(),
+            visits: Arc::default(),
+            settled: None,
+            detached: false,
+        });
+        self.open_scopes.insert(id);
+        self.look_at(id);
+        id
+    }
+
+    fn entered(&mut self, scope: ScopeId, node: NodeId, attempt: u32, kept: bool, timeout_ms: Option<u64>) -> Applied {
+        self.order += 1;
+        let (order, at, live) = (self.order, self.at, self.live_ms);
+        let place = self.scope_mut(scope)?;
+        if place.settled.is_some() {
+            return self.corrupt(format!("node {node} entered in scope {scope}, which has ended"));
+        }
+        if let At::Before { jump, .. } = place.at {
+            let visits = Arc::make_mut(&mut place.visits);
+            let count = if jump { visits.get(&node).copied().unwrap_or(1) + 1 } else { 1 };
+            if jump || visits.contains_key(&node) {
+                visits.insert(node, count);
+            }
+        }
+        let former = place.steps.remove(&node);
+        let before = Before { wrote: place.wrote.clone(), visits: place.visits.clone(), last: place.last };
+        let mut instance = Instance::fresh(order, at, live, before);
+        if let Some(former) = former.filter(|_| attempt > 0 || kept) {
+            instance.carry_over(former, kept);
+        }
+        instance.attempt = attempt;
+        instance.timeout_ms = timeout_ms;
+        instance.deadline = timeout_ms.map(|ms| live + ms);
+        let deadline = instance.deadline;
+        place.steps.insert(node, instance);
+        place.at = At::In(node);
+        if let Some(due) = deadline {
+            self.deadlines.insert((due, scope, node));
+        }
+        self.look_at(scope);
+        Ok(())
+    }
+
+    fn asked(&mut self, id: CommandId, scope: ScopeId, node: NodeId, command: &Command) -> Applied {
+        if id != self.next_command {
+            return self.corrupt(format!("command {id} asked, {} was expected", self.next_command));
+        }
+        self.next_command += 1;
+        if matches!(command, Command::Sleep { retry: true, .. }) {
+            self.drop_commands(scope, node);
+            self.clear_deadline(scope, node)?;
+        }
+        let instance = self.instance_mut(scope, node)?;
+        instance.ask(id, command);
+        let asked_at = self.at;
+        if let Command::CallModel { reserve, .. } = command {
+            self.reserve(scope, node, *reserve);
+        }
+        if let Command::StartRun(start) = command {
+            self.allotted.insert(id, start.budget);
+        }
+        if matches!(command, Command::AskPerson(_)) {
+            self.suspend(scope, node)?;
+        }
+        let owed = Owed { scope, node, command: Box::new(command.clone()), asked_at };
+        self.owed.insert(id, owed);
+        Ok(())
+    }
+
+    /// A time-out stands still while a person is asked.
+    fn suspend(&mut self, scope: ScopeId, node: NodeId) -> Applied {
+        let live = self.live_ms;
+        let instance = self.instance_mut(scope, node)?;
+        let Some(due) = instance.deadline.take() else { return Ok(()) };
+        instance.suspended_ms = Some(due.saturating_sub(live));
+        self.deadlines.remove(&(due, scope, node));
+        Ok(())
+    }
+
+    fn unsuspend(&mut self, scope: ScopeId, node: NodeId) -> Applied {
+        let still_asked = |o: &Owed| (o.scope, o.node) == (scope, node) && matches!(*o.command, Command::AskPerson(_));
+        if self.owed.values().any(still_asked) {
+            return Ok(());
+        }
+        let live = self.live_ms;
+        let instance = self.instance_mut(scope, node)?;
+        let Some(rest) = instance.suspended_ms.take() else { return Ok(()) };
+        instance.deadline = Some(live + rest);
+        self.deadlines.insert((live + rest, scope, node));
+        Ok(())
+    }
+
+    /// Is this an answer that the run still takes, or at least keeps as a receipt?
+    pub fn takes(&self, id: CommandId) -> bool {
+        self.owed.contains_key(&id) || self.dropped.contains_key(&id)
+    }
+
+    fn answered(&mut self, id: CommandId, answer: &Answer) -> Applied {
+        if let Some(receipt) = self.dropped.remove(&id) {
+            self.book_receipt(&receipt, answer);
+            return Ok(());
+        }
+        let Some(owed) = self.owed.remove(&id) else {
+            return self.corrupt(format!("an answer to command {id}, which is not owed"));
+        };
+        self.book(id, &owed, answer);
+        self.note_effect(&owed, answer);
+        let (scope, node) = (owed.scope, owed.node);
+        self.instance_mut(scope, node)?.answer(id, &owed.command, answer);
+        if matches!(*owed.command, Command::AskPerson(_)) {
+            self.unsuspend(scope, node)?;
+        }
+        self.look_at(scope);
+        Ok(())
+    }
+
+    fn note_effect(&mut self, owed: &Owed, answer: &Answer) {
+        let Body::Returned { artifacts, .. } = &answer.body else { return };
+        for artifact in artifacts {
+            self.artifacts.entry(artifact.name.clone()).or_default().push(artifact.clone());
+        }
+        if let Command::CallTool { tool, effect: Effect::Once, .. } = &*owed.command {
+            let done = Done { scope: owed.scope, node: owed.node, tool: tool.clone(), order: self.order };
+            self.effects.push(done);
+        }
+    }
+
+    fn received(&mut self, id: CommandId, value: &Value) -> Applied {
+        let Some(owed) = self.owed.remove(&id) else {
+            return self.corrupt(format!("something received for command {id}, which is not owed"));
+        };
+        if let Command::Await(Awaiting::Signal(name)) = &*owed.command
+            && let Some(at) = self.sent.iter().position(|(sent, _)| sent == name)
+        {
+            self.sent.remove(at);
+        }
+        self.instance_mut(owed.scope, owed.node)?.receive(id, value);
+        self.unsuspend(owed.scope, owed.node)?;
+        self.look_at(owed.scope);
+        Ok(())
+    }
+
+    fn branched(&mut self, scope: ScopeId, node: NodeId, took: &Took) -> Applied {
+        match took {
+            Took::Arm { arm, to } => self.took_arm(scope, node, *arm, *to),
+            Took::Lanes(lanes) => self.took_lanes(scope, node, lanes),
+            Took::Skipped(lanes) => self.skipped_lanes(scope, node, lanes),
+            Took::Items { items, count, truncated } => {
+                let each = self.each_mut(scope, node)?;
+                (each.items, each.count, each.truncated) = (Some(items.clone()), *count, *truncated);
+                Ok(())
+            }
+            Took::Bodies(numbers) => self.took_bodies(scope, node, numbers),
+            Took::Ended(by) => {
+                self.each_mut(scope, node)?.ended = Some(*by);
+                Ok(())
+            }
+            Took::Exit(number) => self.began_exit(*number),
+            Took::Undo { scope, node } => self.began_undo(*scope, *node),
+        }
+    }
+
+    fn took_arm(&mut self, scope: ScopeId, node: NodeId, arm: Option<u32>, to: Option<NodeId>) -> Applied {
+        self.instance_mut(scope, node)?.work = Work::Chose(arm);
+        if let Some(node) = to {
+            self.scope_mut(scope)?.at = At::Before { node, jump: false };
+        }
+        self.look_at(scope);
+        Ok(())
+    }
+
+    fn took_lanes(&mut self, scope: ScopeId, node: NodeId, lanes: &[u32]) -> Applied {
+        for lane in lanes {
+            let id = self.open_scope(ScopeKind::Lane, Some((scope, node)), *lane);
+            let fan = self.fan_mut(scope, node)?;
+            fan.lanes.insert(*lane, LaneState { scope: Some(id), status: None });
+            fan.open += 1;
+        }
+        self.fan_mut(scope, node)?.rescan = false;
+        Ok(())
+    }
+
+    fn skipped_lanes(&mut self, scope: ScopeId, node: NodeId, lanes: &[u32]) -> Applied {
+        let fan = self.fan_mut(scope, node)?;
+        fan.rescan = false;
+        for lane in lanes {
+            fan.lanes.insert(*lane, LaneState { scope: None, status: Some(StepStatus::Skipped) });
+            fan.news.push(*lane);
+        }
+        self.look_at(scope);
+        Ok(())
+    }
+
+    fn took_bodies(&mut self, scope: ScopeId, node: NodeId, numbers: &[u32]) -> Applied {
+        for number in numbers {
+            let id = self.open_scope(ScopeKind::Item, Some((scope, node)), *number);
+            let each = self.each_mut(scope, node)?;
+            each.bodies.truncate(*number as usize);
+            each.bodies.push(id);
+            each.open += 1;
+        }
+        Ok(())
+    }
+
+    fn began_exit(&mut self, number: u32) -> Applied {
+        let id = self.open_scope(ScopeKind::Exit, Some((BODY, 0)), number);
+        let Some(ending) = &mut self.ending else { return self.corrupt("an exit step before the body ended") };
+        ending.exits = number + 1;
+        ending.at_work = Some(id);
+        Ok(())
+    }
+
+    fn began_undo(&mut self, scope: ScopeId, node: NodeId) -> Applied {
+        let id = self.open_scope(ScopeKind::Undo, Some((scope, node)), node);
+        let Some(ending) = &mut self.ending else { return self.corrupt("an undo step before the body ended") };
+        ending.at_work = Some(id);
+        let last = self.undoable.iter_mut().rev().find(|u| !u.undone && (u.scope, u.node) == (scope, node));
+        match last {
+            Some(undoable) => undoable.undone = true,
+            None => return self.corrupt(format!("nothing to undo at node {node}")),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fan_mut(&mut self, scope: ScopeId, node: NodeId) -> Result<&mut FanWork, Corrupt> {
+        let seq = self.seq;
+        let instance = self.instance_mut(scope, node)?;
+        if !matches!(instance.work, Work::Fan(_)) {
+            instance.work = Work::Fan(FanWork::default());
+        }
+        match &mut instance.work {
+            Work::Fan(fan) => Ok(fan),
+            _ => Err(Corrupt { seq, what: format!("node {node} has no lanes") }),
+        }
+    }
+
+    pub(crate) fn each_mut(&mut self, scope: ScopeId, node: NodeId) -> Result<&mut EachWork, Corrupt> {
+        let seq = self.seq;
+        let instance = self.instance_mut(scope, node)?;
+        if !matches!(instance.work, Work::Each(_)) {
+            instance.work = Work::Each(EachWork::default());
+        }
+        match &mut instance.work {
+            Work::Each(each) => Ok(each),
+            _ => Err(Corrupt { seq, what: format!("node {node} has no bodies") }),
+        }
+    }
+
+    fn left(&mut self, left: &Left) -> Applied {
+        self.order += 1;
+        let (order, at) = (self.order, self.at);
+        self.drop_commands(left.scope, left.node);
+        if !self.scope_mut(left.scope)?.steps.contains_key(&left.node) {
+            self.never_entered(left.scope, left.node)?;
+        }
+        self.clear_deadline(left.scope, left.node)?;
+        let instance = self.instance_mut(left.scope, left.node)?;
+        instance.leave(left, at);
+        let entered = instance.order;
+        self.merge_vars(left)?;
+        let place = self.scope_mut(left.scope)?;
+        let is_block = matches!(place.at, At::In(node) | At::Before { node, .. } | At::Broken(node) if node != left.node);
+        place.move_on(left, order, is_block);
+        self.count(left, order, entered);
+        self.look_at(left.scope);
+        Ok(())
+    }
+
+    /// A step that is skipped or trips its limit ends without having begun.
+    fn never_entered(&mut self, scope: ScopeId, node: NodeId) -> Applied {
+        let (order, at, live) = (self.order, self.at, self.live_ms);
+        let place = self.scope_mut(scope)?;
+        let before = Before { wrote: place.wrote.clone(), visits: place.visits.clone(), last: place.last };
+        place.steps.insert(node, Instance::fresh(order, at, live, before));
+        Ok(())
+    }
+
+    fn clear_deadline(&mut self, scope: ScopeId, node: NodeId) -> Applied {
+        let instance = self.instance_mut(scope, node)?;
+        instance.suspended_ms = None;
+        if let Some(due) = instance.deadline.take() {
+            self.deadlines.remove(&(due, scope, node));
+        }
+        Ok(())
+    }
+
+    /// Variables that lanes wrote reach the scope at the join, in lane order; the node's own come last.
+    fn merge_vars(&mut self, left: &Left) -> Applied {
+        let mut vars = Map::new();
+        if left.status == StepStatus::Completed {
+            for scope in self.inner_scopes(left.scope, left.node) {
+                let wrote = self.scope(scope).wrote.clone();
+                vars.extend(wrote.iter().map(|(k, v)| (k.clone(), v.clone())));
+            }
+        }
+        vars.extend(left.vars.clone());
+        if !vars.is_empty() {
+            Arc::make_mut(&mut self.scope_mut(left.scope)?.wrote).extend(vars);
+        }
+        Ok(())
+    }
+
+    /// The scopes that a block opened, in order.
+    pub(crate) fn inner_scopes(&self, scope: ScopeId, node: NodeId) -> Vec<ScopeId> {
+        match self.instance(scope, node).map(|i| &i.work) {
+            Some(Work::Fan(fan)) => fan.lanes.values().filter_map(|l| l.scope).collect(),
+            Some(Work::Each(each)) => each.bodies.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn count(&mut self, left: &Left, order: u64, entered: u64) {
+        if left.tolerated {
+            self.tolerated.push((left.scope, left.node));
+        }
+        if left.status != StepStatus::Completed {
+            return;
+        }
+        self.completed_steps += 1;
+        if let Some(undo) = left.undo {
+            let done = Undoable { scope: left.scope, node: left.node, undo, order: order.max(entered), undone: false };
+            self.undoable.push(done);
+        }
+    }
+
+    /// What a node that has ended asked for is no longer owed; a late answer is only a receipt.
+    fn drop_commands(&mut self, scope: ScopeId, node: NodeId) {
+        let mine = self.instance(scope, node).map(Instance::commands).unwrap_or_default();
+        for id in mine {
+            let Some(owed) = self.owed.remove(&id) else { continue };
+            self.book_loss(id, &owed);
+            if owed.command.is_active() {
+                self.dropped.insert(id, owed);
+            }
+        }
+    }
+
+    fn settled(
+        &mut self,
+        scope: ScopeId,
+        status: StepStatus,
+        stopped: bool,
+        output: &Option<Stored>,
+        error: &Option<Failure>,
+    ) -> Applied {
+        let place = self.scope_mut(scope)?;
+        if place.settled.is_some() {
+            return self.corrupt(format!("scope {scope} ended twice"));
+        }
+        place.settled = Some((status, error.clone()));
+        let (kind, parent, number, detached) = (place.kind, place.parent, place.number, place.detached);
+        self.open_scopes.remove(&scope);
+        self.agenda.remove(&scope);
+        self.stirred = true;
+        match (kind, parent) {
+            (ScopeKind::Body, _) => {
+                let (output, error) = (output.clone(), error.clone());
+                self.ending = Some(Ending { status, stopped, output, error, exits: 0, at_work: None });
+            }
+            (ScopeKind::Exit | ScopeKind::Undo, _) => {
+                if let Some(ending) = &mut self.ending {
+                    ending.at_work = None;
+                }
+            }
+            (ScopeKind::Lane, Some((up, node))) if !detached => self.lane_settled(up, node, number, status)?,
+            (ScopeKind::Item, Some((up, node))) => self.body_settled(up, node, number, status)?,
+            (ScopeKind::Lane | ScopeKind::Item, _) => {}
+        }
+        Ok(())
+    }
+
+    fn lane_settled(&mut self, scope: ScopeId, node: NodeId, lane: u32, status: StepStatus) -> Applied {
+        let fan = self.fan_mut(scope, node)?;
+        if let Some(state) = fan.lanes.get_mut(&lane) {
+            state.status = Some(status);
+        }
+        fan.open = fan.open.saturating_sub(1);
+        fan.completed += u32::from(status == StepStatus::Completed);
+        if status == StepStatus::Failed {
+            fan.failed.get_or_insert(lane);
+        }
+        fan.news.push(lane);
+        self.look_at(scope);
+        Ok(())
+    }
+
+    fn body_settled(&mut self, scope: ScopeId, node: NodeId, number: u32, status: StepStatus) -> Applied {
+        // Passes follow one another, so what one wrote is there for the next.
+        let body = self.each_mut(scope, node)?.bodies.get(number as usize).copied();
+        let wrote = body.map(|body| self.scope(body).wrote.clone());
+        if let Some(wrote) = wrote.filter(|w| !w.is_empty()) {
+            Arc::make_mut(&mut self.scope_mut(scope)?.wrote).extend((*wrote).clone());
+        }
+        let each = self.each_mut(scope, node)?;
+        each.open = each.open.saturating_sub(1);
+        if status == StepStatus::Failed {
+            each.failed.get_or_insert(number);
+        }
+        self.look_at(scope);
+        Ok(())
+    }
+
+    fn closed(&mut self, status: RunStatus, output: &Option<Stored>, error: &Option<Failure>) -> Applied {
+        if self.closed.is_some() {
+            return self.corrupt("it was closed twice");
+        }
+        self.closed = Some(Closing { status, output: output.clone(), error: error.clone() });
+        self.ended_at = Some(self.at);
+        self.deadlines.clear();
+        Ok(())
+    }
+
+    fn signalled(&mut self, signal: &Signal) -> Applied {
+        self.stirred = true;
+        match signal {
+            Signal::Cancel => self.cancels += 1,
+            Signal::Pause => self.paused = true,
+            Signal::Resume(resume) => self.resumed(resume)?,
+            Signal::Adopted => self.book_interrupted(),
+            Signal::Rewound(rewind) => self.rewound(rewind)?,
+            Signal::Sent { name, value } => self.sent_signal(name, value),
+        }
+        Ok(())
+    }
+
+    fn sent_signal(&mut self, name: &str, value: &Value) {
+        self.sent.push((name.to_owned(), value.clone()));
+        let waits = |o: &&Owed| matches!(&*o.command, Command::Await(Awaiting::Signal(n)) if n == name);
+        if let Some(scope) = self.owed.values().find(waits).map(|o| o.scope) {
+            self.look_at(scope);
+        }
+    }
+}
+
+impl Scope {
+    fn move_on(&mut self, left: &Left, order: u64, is_block: bool) {
+        match left.status {
+            StepStatus::Completed => self.last = Some((left.node, order)),
+            StepStatus::Failed if left.tolerated && left.output.is_some() => self.last = Some((left.node, order)),
+            _ => {}
+        }
+        let broken = matches!(left.status, StepStatus::Failed | StepStatus::Cancelled) && !left.tolerated;
+        // An enclosing if or switch that ends together with its last step does not move control a second time.
+        if broken {
+            if !is_block {
+                self.at = At::Broken(left.node);
+            }
+            return;
+        }
+        self.at = match left.to {
+            Some(node) => At::Before { node, jump: left.jump },
+            None => At::End,
+        };
+    }
+}
+
+impl Instance {
+    fn fresh(order: u64, at: Millis, live: u64, before: Before) -> Instance {
+        Instance {
+            status: StepStatus::Running,
+            attempt: 0,
+            order,
+            entered_at: at,
+            left_at: None,
+            deadline: None,
+            timeout_ms: None,
+            suspended_ms: None,
+            entered_live: live,
+            output: None,
+            text: None,
+            error: None,
+            tolerated: false,
+            work: Work::Fresh,
+            usage: Usage::default(),
+            reserved: Reserve::default(),
+            before,
+        }
+    }
+
+    /// A further attempt keeps what was paid, and an agent that must not start afresh its history.
+    fn carry_over(&mut self, former: Instance, kept: bool) {
+        self.usage = former.usage;
+        self.order = former.order;
+        self.before = former.before;
+        self.entered_at = former.entered_at;
+        if let (true, Work::Agent(mut agent)) = (kept, former.work) {
+            (agent.turns, agent.corrections, agent.empties, agent.repeats, agent.model) = (0, 0, 0, 0, 0);
+            (agent.failed, agent.asked, agent.resting, agent.rested) = (None, None, None, false);
+            self.work = Work::Agent(agent);
+        }
+    }
+
+    fn leave(&mut self, left: &Left, at: Millis) {
+        self.status = left.status;
+        self.output = left.output.clone();
+        self.text = left.text.clone();
+        self.error = left.error.clone();
+        self.tolerated = left.tolerated;
+        self.left_at = Some(at);
+    }
+
+    /// What it has asked for and may still wait for.
+    pub(crate) fn commands(&self) -> Vec<CommandId> {
+        match &self.work {
+            Work::Asked(id) | Work::Resting(id) => vec![*id],
+            Work::Agent(agent) => agent.commands(),
+            Work::Each(each) => each.pause.into_iter().collect(),
+            Work::Fresh | Work::Answered(_) | Work::Received(_) | Work::Rested | Work::Chose(_) | Work::Fan(_) => {
+                Vec::new()
+            }
+        }
+    }
+
+    fn ask(&mut self, id: CommandId, command: &Command) {
+        match command {
+            Command::CallModel { say, .. } => self.agent().ask_model(id, say),
+            Command::CallTool { use_id: Some(use_id), effect, .. } => {
+                let agent = self.agent();
+                agent.once |= *effect == Effect::Once;
+                agent.set_use(use_id, UseState::Asked(id));
+            }
+            Command::AskPerson(question) if question.approves.is_some() => {
+                let use_id = question.approves.as_ref().map(|u| u.id.clone()).unwrap_or_default();
+                self.agent().set_use(&use_id, UseState::Approving(id));
+            }
+            Command::Sleep { retry: true, .. } => self.rest(id),
+            Command::Sleep { .. } => self.ask_sleep(id),
+            Command::CallTool { .. } | Command::AskPerson(_) | Command::Await(_) | Command::StartRun(_) => {
+                self.work = Work::Asked(id);
+            }
+        }
+    }
+
+    fn rest(&mut self, id: CommandId) {
+        match &mut self.work {
+            Work::Agent(agent) => agent.resting = Some(id),
+            _ => self.work = Work::Resting(id),
+        }
+    }
+
+    fn ask_sleep(&mut self, id: CommandId) {
+        match &mut self.work {
+            Work::Each(each) => each.pause = Some(id),
+            _ => self.work = Work::Asked(id),
+        }
+    }
+
+    fn agent(&mut self) -> &mut AgentWork {
+        if !matches!(self.work, Work::Agent(_)) {
+            self.work = Work::Agent(Box::default());
+        }
+        match &mut self.work {
+            Work::Agent(agent) => agent,
+            _ => unreachable!("set on the line before"),
+        }
+    }
+
+    fn answer(&mut self, id: CommandId, command: &Command, answer: &Answer) {
+        match &mut self.work {
+            Work::Agent(agent) if agent.resting == Some(id) => (agent.resting, agent.rested) = (None, true),
+            Work::Agent(agent) => agent.answer(id, command, answer),
+            Work::Resting(resting) if *resting == id => self.work = Work::Rested,
+            Work::Each(each) if each.pause == Some(id) => {
+                each.pause = None;
+                each.paused_after = Some(each.bodies.len() as u32);
+            }
+            Work::Asked(asked) if *asked == id => self.work = Work::Answered(Box::new(answer.clone())),
+            _ => {}
+        }
+    }
+
+    fn receive(&mut self, id: CommandId, value: &Value) {
+        match &mut self.work {
+            Work::Agent(agent) => agent.approve(id, value),
+            _ => self.work = Work::Received(value.clone()),
+        }
+    }
+}
+
+impl AgentWork {
+    /// The results of the last calls join the history in the order the model asked, then what is newly said.
+    fn ask_model(&mut self, id: CommandId, say: &[Message]) {
+        let mut said: Vec<&Message> = say.iter().collect();
+        let told_by_us = say.iter().any(|m| matches!(m, Message::Tool { .. }));
+        for used in std::mem::take(&mut self.uses) {
+            let told = said.iter().position(|m| matches!(m, Message::Tool { use_id, .. } if *use_id == used.call.id));
+            let message = match told {
+                Some(at) => said.remove(at).clone(),
+                None => used.as_message(),
+            };
+            self.note_repeat(&used.call, &message);
+            self.messages.push(message);
+        }
+        let asked_again = !self.messages.is_empty() && said.iter().any(|m| matches!(m, Message::User { .. }));
+        self.corrections += u32::from(asked_again || told_by_us);
+        self.messages.extend(said.into_iter().cloned());
+        self.asked = Some(id);
+        self.failed = None;
+    }
+
+    fn commands(&self) -> Vec<CommandId> {
+        let used = self.uses.iter().filter_map(|u| match u.state {
+            UseState::Asked(id) | UseState::Approving(id) => Some(id),
+            UseState::New | UseState::Approved(_) | UseState::Returned(_) | UseState::Failed(_) => None,
+        });
+        self.asked.into_iter().chain(self.resting).chain(used).collect()
+    }
+
+    fn note_repeat(&mut self, call: &ToolUse, result: &Message) {
+        let Message::Tool { text, .. } = result else { return };
+        let this = (call.tool.clone(), call.arguments.clone(), text.clone());
+        self.repeats = if self.last_use.as_ref() == Some(&this) { self.repeats + 1 } else { 1 };
+        self.last_use = Some(this);
+    }
+
+    fn set_use(&mut self, use_id: &str, state: UseState) {
+        if let Some(used) = self.uses.iter_mut().find(|u| u.call.id == use_id) {
+            used.state = state;
+        }
+    }
+
+    fn answer(&mut self, id: CommandId, command: &Command, answer: &Answer) {
+        if self.asked == Some(id) {
+            self.asked = None;
+            return self.hear(command, answer);
+        }
+        let Some(used) = self.uses.iter_mut().find(|u| u.state == UseState::Asked(id) || u.state == UseState::Approving(id))
+        else {
+            return;
+        };
+        used.state = match &answer.body {
+            Body::Returned { value, .. } => UseState::Returned(value.clone()),
+            Body::Failed(failure) => UseState::Failed(failure.clone()),
+            Body::Replied(_) | Body::Slept | Body::Ended { .. } | Body::Cancelled => {
+                UseState::Failed(Failure::new(ErrorKind::Cancelled, "the call was cancelled"))
+            }
+        };
+    }
+
+    fn hear(&mut self, command: &Command, answer: &Answer) {
+        match &answer.body {
+            Body::Replied(reply) => {
+                self.turns += 1;
+                if reply.text.trim().is_empty() && reply.calls.is_empty() {
+                    self.empties += 1;
+                }
+                if let Command::CallModel { model, .. } = command {
+                    self.spoken_by = model.clone();
+                }
+                self.finish = Some(reply.finish);
+                self.messages.push(Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() });
+                self.uses = reply.calls.iter().map(|c| Use { call: c.clone(), state: UseState::New }).collect();
+            }
+            Body::Failed(failure) => {
+                self.failed = Some(failure.clone());
+                self.model += 1;
+            }
+            Body::Returned { .. } | Body::Slept | Body::Ended { .. } | Body::Cancelled => {
+                self.failed = Some(Failure::new(ErrorKind::Cancelled, "the model call was cancelled"));
+            }
+        }
+    }
+
+    fn approve(&mut self, id: CommandId, value: &Value) {
+        let Some(used) = self.uses.iter_mut().find(|u| u.state == UseState::Approving(id)) else { return };
+        let verdict = Verdict::read(value);
+        used.state = match verdict {
+            Verdict::Yes { arguments } => UseState::Approved(arguments),
+            Verdict::No { reason } => {
+                let text = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                UseState::Failed(Failure::new(ErrorKind::Tool, format!("a person said no to this call{text}")))
+            }
+        };
+        // The history shows what was really called.
+        if let UseState::Approved(Some(arguments)) = &used.state {
+            used.call.arguments = arguments.clone();
+            let edited = used.call.clone();
+            if let Some(Message::Assistant { calls, .. }) = self.messages.last_mut()
+                && let Some(call) = calls.iter_mut().find(|c| c.id == edited.id)
+            {
+                call.arguments = edited.arguments;
+            }
+        }
+    }
+}
+
+impl Use {
+    fn as_message(&self) -> Message {
+        let (text, failed) = match &self.state {
+            UseState::Returned(value) => (value.in_text(), false),
+            UseState::Failed(failure) => (failure.to_string(), true),
+            UseState::New | UseState::Approving(_) | UseState::Approved(_) | UseState::Asked(_) => {
+                ("this call was not made".to_owned(), true)
+            }
+        };
+        Message::Tool { use_id: self.call.id.clone(), tool: self.call.tool.clone(), text, failed }
+    }
+}
+
+/// A person's word on a tool call: `true`, `false`, or `{approve, arguments, reason}`.
+pub enum Verdict {
+    Yes { arguments: Option<Value> },
+    No { reason: String },
+}
+
+impl Verdict {
+    pub fn read(value: &Value) -> Verdict {
+        let yes = value.as_bool().or_else(|| value.get("approve")?.as_bool()).unwrap_or(false);
+        if yes {
+            return Verdict::Yes { arguments: value.get("arguments").filter(|a| a.is_object()).cloned() };
+        }
+        let reason = value.get("reason").and_then(Value::as_str).unwrap_or_default();
+        Verdict::No { reason: reason.to_owned() }
+    }
+}

@@ -1,0 +1,182 @@
+//! What was paid, what is set aside, what was lost; for the run and for every step and block above a call.
+
+use relais_plan::{Budget, NodeId};
+
+use crate::command::*;
+use crate::event::*;
+use crate::program::Program;
+use crate::run::*;
+
+impl Run {
+    pub(crate) fn reserve(&mut self, scope: ScopeId, node: NodeId, reserve: Reserve) {
+        self.reserved.add(reserve);
+        self.each_above(scope, node, |instance| instance.reserved.add(reserve));
+    }
+
+    fn unreserve(&mut self, scope: ScopeId, node: NodeId, reserve: Reserve) {
+        self.reserved.sub(reserve);
+        self.each_above(scope, node, |instance| instance.reserved.sub(reserve));
+    }
+
+    /// An answer came: its estimate gives way to what it really took.
+    pub(crate) fn book(&mut self, id: CommandId, owed: &Owed, answer: &Answer) {
+        if let Command::CallModel { reserve, .. } = &*owed.command {
+            self.unreserve(owed.scope, owed.node, *reserve);
+        }
+        self.allotted.remove(&id);
+        self.charge(owed.scope, owed.node, &answer.usage);
+    }
+
+    fn charge(&mut self, scope: ScopeId, node: NodeId, usage: &Usage) {
+        self.usage.add(usage);
+        self.each_above(scope, node, |instance| instance.usage.add(usage));
+    }
+
+    /// The run gave the call up: the estimate stays booked as lost until a receipt says better.
+    pub(crate) fn book_loss(&mut self, id: CommandId, owed: &Owed) {
+        if let Command::CallModel { reserve, .. } = &*owed.command {
+            self.unreserve(owed.scope, owed.node, *reserve);
+            self.lost.add(*reserve);
+        }
+        self.allotted.remove(&id);
+    }
+
+    pub(crate) fn book_receipt(&mut self, owed: &Owed, answer: &Answer) {
+        if matches!(answer.body, Body::Cancelled) && answer.usage.is_zero() {
+            return;
+        }
+        if let Command::CallModel { reserve, .. } = &*owed.command {
+            self.lost.sub(*reserve);
+        }
+        self.charge(owed.scope, owed.node, &answer.usage);
+    }
+
+    /// A crash: model calls in flight must be asked again, and what they may have cost is gone.
+    pub(crate) fn book_interrupted(&mut self) {
+        let mut lost = Reserve::default();
+        for owed in self.owed.values() {
+            if let Command::CallModel { reserve, .. } = &*owed.command {
+                lost.add(*reserve);
+            }
+        }
+        self.lost.add(lost);
+    }
+
+    /// The instance itself and every block that it is in.
+    fn each_above(&mut self, scope: ScopeId, node: NodeId, mut change: impl FnMut(&mut Instance)) {
+        let mut at = Some((scope, node));
+        while let Some((scope, node)) = at {
+            let Some(place) = self.scopes.get_mut(scope as usize) else { return };
+            if let Some(instance) = place.steps.get_mut(&node) {
+                change(instance);
+            }
+            at = place.parent;
+        }
+    }
+
+    /// Is there room for one more call? Otherwise, which budget of whom is short.
+    pub(crate) fn room(&self, program: &Program, place: (ScopeId, NodeId), want: Want) -> Result<(), Failure> {
+        let mut at = Some(place);
+        while let Some((scope, node)) = at {
+            let scope = self.scope(scope);
+            if let Some(instance) = scope.steps.get(&node).filter(|_| scope.kind != ScopeKind::Exit || scope.at == At::In(node)) {
+                let lived = self.live_ms.saturating_sub(instance.entered_live);
+                let used = Used { usage: &instance.usage, reserved: instance.reserved, lost: Reserve::default(), lived };
+                for budget in program.budgets(node) {
+                    used.check(&budget, want, &format!("step `{}`", program.plan.node(node).key))?;
+                }
+            }
+            at = scope.parent;
+        }
+        let mut reserved = self.reserved;
+        for allotment in self.allotted.values() {
+            reserved.add(Reserve {
+                tokens: allotment.tokens.unwrap_or(0),
+                usd_nanos: allotment.usd_nanos.unwrap_or(0),
+            });
+        }
+        let used = Used { usage: &self.usage, reserved, lost: self.lost, lived: self.live_ms };
+        used.check(&self.opened.budget, want, "the run")
+    }
+
+    /// What a child run may use: its own declared budget, else what is left divided by the open lines of control.
+    pub(crate) fn allotment(&self) -> Budget {
+        let lanes = self.open_scopes.len().max(1) as u64;
+        let held = |of: fn(&Budget) -> Option<u64>| self.allotted.values().filter_map(of).sum::<u64>();
+        let left = |limit: Option<u64>, used: u64| limit.map(|l| l.saturating_sub(used) / lanes);
+        let budget = &self.opened.budget;
+        Budget {
+            usd_nanos: left(
+                budget.usd_nanos,
+                self.usage.usd_nanos + self.reserved.usd_nanos + self.lost.usd_nanos + held(|b| b.usd_nanos),
+            ),
+            tokens: left(
+                budget.tokens,
+                self.usage.tokens() + self.reserved.tokens + self.lost.tokens + held(|b| b.tokens),
+            ),
+            model_calls: left(budget.model_calls, self.usage.model_calls + held(|b| b.model_calls)),
+            tool_calls: left(budget.tool_calls, self.usage.tool_calls + held(|b| b.tool_calls)),
+            time_ms: budget.time_ms.map(|l| l.saturating_sub(self.live_ms)),
+        }
+    }
+}
+
+/// What the next call would take.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Want {
+    pub reserve: Reserve,
+    pub model_calls: u64,
+    pub tool_calls: u64,
+}
+
+struct Used<'a> {
+    usage: &'a Usage,
+    reserved: Reserve,
+    lost: Reserve,
+    lived: u64,
+}
+
+impl Used<'_> {
+    fn check(&self, budget: &Budget, want: Want, whose: &str) -> Result<(), Failure> {
+        let usage = self.usage;
+        let nanos = usage.usd_nanos + self.reserved.usd_nanos + self.lost.usd_nanos + want.reserve.usd_nanos;
+        let tokens = usage.tokens() + self.reserved.tokens + self.lost.tokens + want.reserve.tokens;
+        let over = |limit: Option<u64>, would_be: u64| limit.is_some_and(|limit| would_be > limit);
+        let short = if over(budget.usd_nanos, nanos) {
+            let limit = budget.usd_nanos.unwrap_or(0);
+            format!("${} of ${} would be used", dollars(nanos), dollars(limit))
+        } else if over(budget.tokens, tokens) {
+            format!("{tokens} of {} tokens would be used", budget.tokens.unwrap_or(0))
+        } else if over(budget.model_calls, usage.model_calls + want.model_calls) {
+            format!("{} model calls are used up", budget.model_calls.unwrap_or(0))
+        } else if over(budget.tool_calls, usage.tool_calls + want.tool_calls) {
+            format!("{} tool calls are used up", budget.tool_calls.unwrap_or(0))
+        } else if over(budget.time_ms, self.lived) {
+            format!("{} are used up", relais_plan::time::format_duration(budget.time_ms.unwrap_or(0)))
+        } else {
+            return Ok(());
+        };
+        let message = format!("the budget of {whose} does not allow the next call: {short}; resume with a larger one");
+        Err(Failure::new(ErrorKind::Budget, message))
+    }
+}
+
+/// Nanodollars as dollars, without trailing zeros.
+pub fn dollars(nanos: u64) -> String {
+    let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
+    let text = text.trim_end_matches('0');
+    let whole = text.trim_end_matches('.');
+    if whole.len() < text.len() { format!("{whole}.00") } else { text.to_owned() }
+}
+
+impl Reserve {
+    pub fn add(&mut self, other: Reserve) {
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.usd_nanos = self.usd_nanos.saturating_add(other.usd_nanos);
+    }
+
+    pub fn sub(&mut self, other: Reserve) {
+        self.tokens = self.tokens.saturating_sub(other.tokens);
+        self.usd_nanos = self.usd_nanos.saturating_sub(other.usd_nanos);
+    }
+}

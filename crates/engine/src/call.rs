@@ -1,0 +1,132 @@
+//! Call: a tool called directly, a child run; agents have a file of their own.
+
+use relais_plan::{Call, Effect, Task};
+use serde_json::Value;
+
+use crate::book::Want;
+use crate::command::*;
+use crate::decide::{Again, Events, Step, Unready};
+use crate::event::*;
+use crate::run::*;
+
+/// Runs may call runs so deep.
+pub const MAX_DEPTH: u32 = 10;
+
+pub(crate) fn decide(step: Step<'_>, instance: &Instance, call: &Call) -> Events {
+    if let Task::Agent { agent, prompt } = &call.task {
+        return crate::agent::decide(step, instance, call, agent, prompt.as_ref());
+    }
+    match &instance.work {
+        Work::Fresh if step.run.paused => Ok(Vec::new()),
+        Work::Fresh => match ask(step, call) {
+            Ok(event) => Ok(vec![event]),
+            Err(unready) => step.unready(unready),
+        },
+        Work::Answered(answer) => answered(step, call, answer),
+        Work::Received(_) | Work::Asked(_) | Work::Resting(_) | Work::Rested => Ok(Vec::new()),
+        Work::Chose(_) | Work::Agent(_) | Work::Fan(_) | Work::Each(_) => Ok(Vec::new()),
+    }
+}
+
+fn ask(step: Step<'_>, call: &Call) -> Result<Event, Unready> {
+    match &call.task {
+        Task::Tool { tool, with } => ask_tool(step, tool, step.render(with)?),
+        Task::Workflow { workflow, plan } => ask_run(step, call, workflow, plan),
+        Task::Agent { .. } => Err(Unready::Fail(Failure::new(ErrorKind::Internal, "an agent is not asked here"))),
+    }
+}
+
+fn ask_tool(step: Step<'_>, tool: &str, arguments: Value) -> Result<Event, Unready> {
+    if !arguments.is_object() {
+        let message = format!("`with` of `{}` must give a map, not {}", step.plan().key, kind_of(&arguments));
+        return Err(Unready::Fail(Failure::new(ErrorKind::Schema, message)));
+    }
+    let want = Want { tool_calls: 1, ..Want::default() };
+    step.run.room(step.ctx.program, (step.scope, step.node), want).map_err(Unready::Fail)?;
+    let effect = effect_of(step, tool, &arguments);
+    Ok(step.ask(Command::CallTool { tool: tool.to_owned(), arguments, effect, use_id: None }))
+}
+
+pub(crate) fn effect_of(step: Step<'_>, tool: &str, arguments: &Value) -> Effect {
+    step.ctx.program.effect(tool, step.ctx.catalog.effect(tool, arguments))
+}
+
+fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Event, Unready> {
+    let depth = step.run.opened.parent.as_ref().map_or(0, |p| p.depth) + 1;
+    if depth > MAX_DEPTH {
+        let message = format!("workflows call each other more than {MAX_DEPTH} deep at `{}`", step.plan().key);
+        return Err(Unready::Fail(Failure::new(ErrorKind::Limit, message)));
+    }
+    let input = match &call.input {
+        Some(template) => step.render(template)?,
+        None => Value::Object(Default::default()),
+    };
+    check_input(step, call, &input)?;
+    let id = step.run.next_command;
+    let run = uuid::Uuid::new_v5(&step.run.id(), format!("run/{id}").as_bytes());
+    let budget = step.run.allotment();
+    let start = StartRun { run, workflow: workflow.into(), plan: plan.into(), input: Stored::Value(input), budget, depth };
+    Ok(step.ask(Command::StartRun(Box::new(start))))
+}
+
+/// The input of a step against the schema of whoever takes it.
+pub(crate) fn check_input(step: Step<'_>, call: &Call, input: &Value) -> Result<(), Unready> {
+    let Some(schema) = &call.input_schema else { return Ok(()) };
+    schema.check(input).map_err(|violations| {
+        let what = format!("Node '{}' input", step.plan().key);
+        Unready::Fail(Failure::new(ErrorKind::Schema, schema.explain(&what, &violations, input)))
+    })
+}
+
+fn answered(step: Step<'_>, call: &Call, answer: &Answer) -> Events {
+    match &answer.body {
+        Body::Returned { value, .. } => returned(step, call, value),
+        Body::Ended { status, output, error } => ended(step, *status, output, error.as_ref()),
+        Body::Failed(failure) => Ok(step.fail(failure.clone(), Again::Allowed)),
+        Body::Cancelled => {
+            let failure = Failure::new(ErrorKind::Cancelled, "the call was cancelled from outside");
+            Ok(step.fail(failure, Again::Never))
+        }
+        Body::Replied(_) | Body::Slept => {
+            let failure = Failure::new(ErrorKind::Internal, "an answer of the wrong kind came to a call");
+            Ok(step.fail(failure, Again::Never))
+        }
+    }
+}
+
+fn returned(step: Step<'_>, call: &Call, value: &Stored) -> Events {
+    let Some(schema) = &call.output_schema else { return step.complete(Some(value.clone()), None) };
+    let view = step.view();
+    let checked = match view.stored(value) {
+        Ok(value) => schema.check(&value).map_err(|violations| {
+            let what = format!("Node '{}' output", step.plan().key);
+            Failure::new(ErrorKind::Schema, schema.explain(&what, &violations, &value))
+        }),
+        Err(error) => return step.unready(error.into()),
+    };
+    match checked {
+        Ok(()) => step.complete(Some(value.clone()), None),
+        Err(failure) => Ok(step.fail(failure, Again::Allowed)),
+    }
+}
+
+/// A child that stopped is a child that completed, to its parent.
+fn ended(step: Step<'_>, status: RunStatus, output: &Stored, error: Option<&Failure>) -> Events {
+    if status.is_success() {
+        return step.complete(Some(output.clone()), None);
+    }
+    let inner = error.cloned().unwrap_or_else(|| Failure::new(ErrorKind::Cancelled, "no reason was given"));
+    let message = format!("the run of `{}` ended as {}: {}", step.plan().key, status.word(), inner.message);
+    Ok(step.fail(Failure::new(inner.kind, message), Again::Allowed))
+}
+
+pub(crate) fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}

@@ -1,0 +1,232 @@
+//! How a run comes to its end: cancel, the body's outcome, undo, exit steps, closed.
+
+use relais_plan::{ExitWhen, Outcome, RunFailure, Template};
+
+use crate::command::*;
+use crate::decide::{Context, Decided, Events, NotLoaded, Step, Unready, cancel_scope};
+use crate::event::*;
+use crate::names::View;
+use crate::run::*;
+
+/// Exit steps of a cancelled run may take so long.
+pub const CANCEL_EXIT_MS: u64 = 60_000;
+
+/// What the run as a whole must do now.
+pub(crate) fn decide(ctx: &Context<'_>, run: &Run) -> Decided {
+    let Some(ending) = &run.ending else {
+        return if run.cancels > 0 { Decided::Events(cancel_body(ctx, run)) } else { Decided::Nothing };
+    };
+    if let Some(scope) = ending.at_work {
+        let enough = if ending.status == StepStatus::Cancelled { 2 } else { 1 };
+        return if run.cancels >= enough { cancel_exit(ctx, run, scope) } else { Decided::Nothing };
+    }
+    if !run.open_scopes.is_empty() {
+        return Decided::Nothing;
+    }
+    Decided::Events(next_part(ctx, run, ending))
+}
+
+fn cancel_body(ctx: &Context<'_>, run: &Run) -> Vec<Event> {
+    let error = Failure::new(ErrorKind::Cancelled, "the run was cancelled");
+    end_body(ctx, run, StepStatus::Cancelled, false, None, Some(error))
+}
+
+/// Stops everything and settles the body. Detached lanes end with it.
+fn end_body(
+    ctx: &Context<'_>,
+    run: &Run,
+    status: StepStatus,
+    stopped: bool,
+    output: Option<Stored>,
+    error: Option<Failure>,
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    for scope in run.open_scopes.iter().filter(|s| run.scope(**s).detached) {
+        cancel_scope(ctx, run, *scope, &mut events);
+    }
+    cancel_scope(ctx, run, BODY, &mut events);
+    events.push(Event::Settled { scope: BODY, status, stopped, output, error });
+    events
+}
+
+fn cancel_exit(ctx: &Context<'_>, run: &Run, scope: ScopeId) -> Decided {
+    let mut events = Vec::new();
+    cancel_scope(ctx, run, scope, &mut events);
+    if events.is_empty() { Decided::Nothing } else { Decided::Events(events) }
+}
+
+/// The time-out of the whole run.
+pub(crate) fn run_timed_out(ctx: &Context<'_>, run: &Run) -> Option<Vec<Event>> {
+    let limit = ctx.program.plan.limits.timeout_ms?;
+    if run.ending.is_some() || run.paused || run.live_ms < limit {
+        return None;
+    }
+    let limit = relais_plan::time::format_duration(limit);
+    let error = Failure::new(ErrorKind::Timeout, format!("the run did not end within {limit}"));
+    Some(end_body(ctx, run, StepStatus::Failed, false, None, Some(error)))
+}
+
+/// Steps that run after a cancel have a time-out of their own.
+pub(crate) fn exit_limit(run: &Run, scope: ScopeId) -> Option<u64> {
+    let cancelled = run.ending.as_ref().is_some_and(|e| e.status == StepStatus::Cancelled);
+    let mut at = Some(scope);
+    while let Some(scope) = at {
+        let place = run.scope(scope);
+        if place.kind == ScopeKind::Exit {
+            return cancelled.then_some(CANCEL_EXIT_MS);
+        }
+        at = place.parent.map(|(up, _)| up);
+    }
+    None
+}
+
+/// An `End` node: the run ends here and now.
+pub(crate) fn end_now(step: Step<'_>, outcome: Outcome, value: Option<&Template>) -> Events {
+    let output = match value.map(|t| step.render(t)).transpose() {
+        Ok(value) => value.map(Stored::Value),
+        Err(unready) => return step.unready(unready),
+    };
+    if run_is_ending(step.run) {
+        // In an exit or undo sequence it only ends that sequence.
+        return step.complete(output, None);
+    }
+    let (status, stopped, error) = match outcome {
+        Outcome::Completed => (StepStatus::Completed, false, None),
+        Outcome::Stopped => (StepStatus::Completed, true, None),
+        Outcome::Failed => {
+            let message = format!("`{}` ends the run as failed", step.plan().key);
+            (StepStatus::Failed, false, Some(Failure::new(ErrorKind::Refused, message)))
+        }
+    };
+    let mut events = close_line(step);
+    events.extend(end_others(step, status, stopped, output, error));
+    Ok(events)
+}
+
+fn run_is_ending(run: &Run) -> bool {
+    run.ending.is_some()
+}
+
+/// The steps that led to the end have completed: the node itself and the ifs around it, up to the body.
+fn close_line(step: Step<'_>) -> Vec<Event> {
+    let mut events = step.leave(Left::new(step.scope, step.node, StepStatus::Completed), None, false);
+    if step.scope != BODY {
+        let status = StepStatus::Completed;
+        events.push(Event::Settled { scope: step.scope, status, stopped: false, output: None, error: None });
+    }
+    events
+}
+
+fn end_others(
+    step: Step<'_>,
+    status: StepStatus,
+    stopped: bool,
+    output: Option<Stored>,
+    error: Option<Failure>,
+) -> Vec<Event> {
+    if step.scope == BODY {
+        return vec![Event::Settled { scope: BODY, status, stopped, output, error }];
+    }
+    let mut events = end_body(step.ctx, step.run, status, stopped, output, error);
+    // What `close_line` has ended is not ended twice.
+    let mine = step.scope;
+    events.retain(|event| match event {
+        Event::Settled { scope, .. } => *scope != mine,
+        Event::Left(left) => left.scope != mine,
+        Event::Opened(_) | Event::Entered { .. } | Event::Asked { .. } | Event::Answered { .. } => true,
+        Event::Branched { .. } | Event::Received { .. } | Event::Signalled { .. } | Event::Closed { .. } => true,
+    });
+    events
+}
+
+/// The body has come to its last step: its output is made and checked.
+pub(crate) fn settle_body(ctx: &Context<'_>, run: &Run) -> Events {
+    let settled = |status, output, error| vec![Event::Settled { scope: BODY, status, stopped: false, output, error }];
+    match body_output(ctx, run) {
+        Ok(output) => Ok(settled(StepStatus::Completed, Some(output), None)),
+        Err(Unready::Load(hash)) => Err(NotLoaded(hash)),
+        Err(Unready::Fail(failure)) => Ok(settled(StepStatus::Failed, None, Some(failure))),
+    }
+}
+
+fn body_output(ctx: &Context<'_>, run: &Run) -> Result<Stored, Unready> {
+    let plan = &ctx.program.plan;
+    let view = View { ctx, run, scope: BODY, node: None, event: None };
+    if plan.output.is_none() && plan.output_schema.is_none()
+        && let Some(stored) = last_stored(run)
+    {
+        return Ok(stored);
+    }
+    let value = match &plan.output {
+        Some(template) => template.render(&view)?,
+        None => view.scope_output(BODY)?.into_owned(),
+    };
+    if let Some(schema) = &plan.output_schema {
+        schema.check(&value).map_err(|violations| {
+            let message = schema.explain("the workflow output", &violations, &value);
+            Unready::Fail(Failure::new(ErrorKind::Schema, message))
+        })?;
+    }
+    Ok(Stored::Value(value))
+}
+
+/// The last step's output as it is kept, so that a large one need not be loaded.
+fn last_stored(run: &Run) -> Option<Stored> {
+    let (node, _) = run.scope(BODY).last?;
+    run.instance(BODY, node)?.output.clone()
+}
+
+/// Undo in reverse order, then the exit sequences, then closed.
+fn next_part(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Vec<Event> {
+    let plan = &ctx.program.plan;
+    if ending.status == StepStatus::Failed && plan.on_failure == RunFailure::Undo && ending.exits == 0 {
+        let next = run.undoable.iter().filter(|u| !u.undone).max_by_key(|u| u.order);
+        if let Some(undo) = next {
+            let took = Took::Undo { scope: undo.scope, node: undo.node };
+            return vec![Event::Branched { scope: BODY, node: undo.undo, took }];
+        }
+    }
+    let due = plan.exits.iter().enumerate().skip(ending.exits as usize);
+    if let Some((number, exit)) = due.into_iter().find(|(_, e)| applies(e.when, ending.status)) {
+        let took = Took::Exit(number as u32);
+        return vec![Event::Branched { scope: BODY, node: exit.entry.unwrap_or(0), took }];
+    }
+    vec![close(ctx, run, ending)]
+}
+
+fn applies(when: ExitWhen, status: StepStatus) -> bool {
+    match when {
+        ExitWhen::Always => true,
+        ExitWhen::Success => status == StepStatus::Completed,
+        ExitWhen::Failure => status == StepStatus::Failed,
+        ExitWhen::Cancel => status == StepStatus::Cancelled,
+    }
+}
+
+fn close(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Event {
+    let partial = ctx.program.plan.on_failure == RunFailure::Partial && run.completed_steps > 0;
+    let status = match ending.status {
+        StepStatus::Cancelled => RunStatus::Cancelled,
+        StepStatus::Failed if partial => RunStatus::PartialSuccess,
+        StepStatus::Failed => RunStatus::Failed,
+        _ if ending.stopped => RunStatus::Stopped,
+        _ => RunStatus::Completed,
+    };
+    let output = ending.output.clone().or_else(|| last_stored(run));
+    Event::Closed { status, output, error: ending.error.clone() }
+}
+
+/// Somebody new takes the run up: what was in flight is asked again, except what must not happen twice.
+pub fn adopt(run: &Run) -> Vec<Event> {
+    let mut events = vec![Event::Signalled { signal: Signal::Adopted, by: String::new() }];
+    for (id, owed) in &run.owed {
+        if let Command::CallTool { tool, effect: relais_plan::Effect::Once, .. } = &*owed.command {
+            let message = format!("`{tool}` was called, and whether it happened is not known");
+            let body = Body::Failed(Failure::new(ErrorKind::Uncertain, message));
+            let answer = Answer { body, usage: Usage { tool_calls: 1, ..Usage::default() }, ms: 0 };
+            events.push(Event::Answered { id: *id, answer: Box::new(answer) });
+        }
+    }
+    events
+}
+

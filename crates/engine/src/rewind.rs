@@ -1,0 +1,433 @@
+//! Going back: resume after a failure, retry from a step, fork.
+//!
+//! What the fold must forget is worked out here with the plan; `apply` then only carries it out.
+
+
+use relais_plan::{Budget, NodeId, Op};
+
+use crate::apply::Corrupt;
+use crate::command::*;
+use crate::event::*;
+use crate::program::Program;
+use crate::run::*;
+
+impl Run {
+    /// Go on: after a pause, or from the first unfinished step of a run that ended.
+    pub(crate) fn resumed(&mut self, resume: &Resume) -> Result<(), Corrupt> {
+        self.paused = false;
+        self.opened.budget.replace(&resume.budget);
+        if self.closed.is_some() {
+            self.closed = None;
+            self.ended_at = None;
+            self.ending = None;
+            self.cancels = 0;
+            self.reopen(BODY, resume);
+            self.unfinish_undone();
+        }
+        self.agenda = self.open_scopes.clone();
+        Ok(())
+    }
+
+    /// A scope that failed or was cancelled goes back to before the node that broke it.
+    fn reopen(&mut self, scope: ScopeId, resume: &Resume) {
+        let place = &mut self.scopes[scope as usize];
+        if matches!(place.settled, Some((StepStatus::Completed | StepStatus::Skipped, _))) && scope != BODY {
+            return;
+        }
+        place.settled = None;
+        self.open_scopes.insert(scope);
+        let place = &mut self.scopes[scope as usize];
+        for instance in place.steps.values_mut().filter(|i| matches!(i.work, Work::Chose(_)) && i.is_broken()) {
+            instance.status = StepStatus::Running;
+        }
+        if let At::Broken(node) = place.at {
+            self.reopen_node(scope, node, resume);
+        }
+    }
+
+    fn reopen_node(&mut self, scope: ScopeId, node: NodeId, resume: &Resume) {
+        let inner = self.inner_scopes(scope, node);
+        let place = &mut self.scopes[scope as usize];
+        let Some(instance) = place.steps.get_mut(&node) else { return };
+        instance.error = None;
+        match &mut instance.work {
+            Work::Fan(fan) if !fan.lanes.is_empty() => {
+                fan.reopen();
+                instance.status = StepStatus::Running;
+                place.at = At::In(node);
+            }
+            Work::Each(each) if each.items.is_some() || !each.bodies.is_empty() => {
+                each.failed = None;
+                each.pause = None;
+                instance.status = StepStatus::Running;
+                place.at = At::In(node);
+            }
+            _ => {
+                instance.retake(resume);
+                place.at = match &instance.work {
+                    Work::Answered(_) => At::In(node),
+                    _ => At::Before { node, jump: false },
+                };
+            }
+        }
+        for scope in inner {
+            let broken = matches!(self.scope(scope).settled, Some((StepStatus::Failed | StepStatus::Cancelled, _)));
+            if broken {
+                self.reopen(scope, resume);
+                self.count_open(scope);
+            }
+        }
+    }
+
+    fn count_open(&mut self, scope: ScopeId) {
+        let Some((up, node)) = self.scope(scope).parent else { return };
+        match self.scopes[up as usize].steps.get_mut(&node).map(|i| &mut i.work) {
+            Some(Work::Fan(fan)) => fan.open += 1,
+            Some(Work::Each(each)) => each.open += 1,
+            _ => {}
+        }
+    }
+
+    /// An undone step counts as unfinished: its sequence goes back to it.
+    fn unfinish_undone(&mut self) {
+        let undone: Vec<(ScopeId, NodeId)> =
+            self.undoable.iter().filter(|u| u.undone).map(|u| (u.scope, u.node)).collect();
+        self.undoable.retain(|u| !u.undone);
+        for (scope, node) in undone {
+            if self.instance(scope, node).is_some() {
+                self.go_back(scope, node, &[]);
+            }
+        }
+    }
+
+    pub(crate) fn rewound(&mut self, rewind: &Rewind) -> Result<(), Corrupt> {
+        if self.instance(rewind.scope, rewind.node).is_none() {
+            return self.corrupt(format!("there is nothing to go back to at `{}`", rewind.path));
+        }
+        if let Some(opened) = &rewind.opened {
+            self.opened = (**opened).clone();
+            (self.usage, self.lost, self.reserved) = Default::default();
+            self.started_at = self.at;
+        }
+        (self.closed, self.ended_at, self.ending) = (None, None, None);
+        (self.cancels, self.paused) = (0, false);
+        self.go_back(rewind.scope, rewind.node, &rewind.lanes);
+        self.agenda = self.open_scopes.clone();
+        Ok(())
+    }
+
+    /// Forgets a node and what came after it, here and in the scopes around it.
+    fn go_back(&mut self, scope: ScopeId, node: NodeId, lanes: &[LaneReset]) {
+        let Some(order) = self.instance(scope, node).map(|i| i.order) else { return };
+        self.effects.retain(|done| done.order < order);
+        self.forget_after(scope, node, true);
+        let mut at = self.scope(scope).parent;
+        let mut from = scope;
+        while let Some((up, opener)) = at {
+            if self.instance(up, opener).is_none() {
+                break;
+            }
+            self.forget_after(up, opener, false);
+            let reset = lanes.iter().find(|l| (l.scope, l.node) == (up, opener));
+            self.reopen_block(up, opener, from, reset.map_or(&[], |l| &l.lanes));
+            from = up;
+            at = self.scope(up).parent;
+        }
+    }
+
+    /// Everything entered after the node goes; with `itself` the node too, and the scope stands before it again.
+    fn forget_after(&mut self, scope: ScopeId, node: NodeId, itself: bool) {
+        let Some(target) = self.instance(scope, node) else { return };
+        let (order, before) = (target.order, target.before.clone());
+        let later: Vec<NodeId> = self.scope(scope).steps.iter()
+            .filter(|(id, i)| i.order > order || (itself && **id == node))
+            .map(|(id, _)| *id).collect();
+        for id in later {
+            for inner in self.inner_scopes(scope, id) {
+                self.abandon(inner);
+            }
+            self.drop_node(scope, id);
+        }
+        let place = &mut self.scopes[scope as usize];
+        place.settled = None;
+        (place.wrote, place.visits, place.last) = (before.wrote, before.visits, before.last);
+        for instance in place.steps.values_mut().filter(|i| matches!(i.work, Work::Chose(_)) && i.is_broken()) {
+            instance.status = StepStatus::Running;
+        }
+        place.at = if itself { At::Before { node, jump: false } } else { At::In(node) };
+        self.undoable.retain(|u| u.scope != scope || u.order < order);
+        self.open_scopes.insert(scope);
+    }
+
+    fn drop_node(&mut self, scope: ScopeId, node: NodeId) {
+        let Some(instance) = self.scopes[scope as usize].steps.remove(&node) else { return };
+        for id in instance.commands() {
+            self.owed.remove(&id);
+        }
+        if let Some(due) = instance.deadline {
+            self.deadlines.remove(&(due, scope, node));
+        }
+    }
+
+    /// A scope whose opener is forgotten ends without a trace in what is known.
+    fn abandon(&mut self, scope: ScopeId) {
+        self.open_scopes.remove(&scope);
+        self.agenda.remove(&scope);
+        let nodes: Vec<NodeId> = self.scope(scope).steps.keys().copied().collect();
+        for node in nodes {
+            for inner in self.inner_scopes(scope, node) {
+                self.abandon(inner);
+            }
+            self.drop_node(scope, node);
+        }
+        self.scopes[scope as usize].settled = Some((StepStatus::Cancelled, None));
+        self.undoable.retain(|u| u.scope != scope);
+    }
+
+    /// A block around what runs again: its lane is open once more; lanes that depend on it, and later passes, go.
+    fn reopen_block(&mut self, scope: ScopeId, node: NodeId, inner: ScopeId, dependents: &[u32]) {
+        let number = self.scope(inner).number;
+        let mut gone = Vec::new();
+        let Some(instance) = self.scopes[scope as usize].steps.get_mut(&node) else { return };
+        instance.status = StepStatus::Running;
+        (instance.output, instance.error, instance.left_at) = (None, None, None);
+        match &mut instance.work {
+            Work::Fan(fan) => {
+                gone.extend(dependents.iter().filter_map(|l| fan.lanes.remove(l)).filter_map(|l| l.scope));
+                if let Some(lane) = fan.lanes.get_mut(&number) {
+                    lane.status = None;
+                }
+                fan.reopen();
+                fan.open = 1;
+            }
+            Work::Each(each) => {
+                if each.items.is_none() {
+                    gone.extend(each.bodies.split_off((number as usize + 1).min(each.bodies.len())));
+                }
+                (each.failed, each.ended, each.pause, each.paused_after) = (None, None, None, None);
+                each.open = 1;
+            }
+            _ => {}
+        }
+        for scope in gone {
+            self.abandon(scope);
+        }
+        self.reopen_siblings(scope, node, inner);
+    }
+
+    /// What failed or was cancelled beside it runs again, too.
+    fn reopen_siblings(&mut self, scope: ScopeId, node: NodeId, inner: ScopeId) {
+        for sibling in self.inner_scopes(scope, node) {
+            let broken = matches!(self.scope(sibling).settled, Some((StepStatus::Failed | StepStatus::Cancelled, _)));
+            if sibling != inner && broken {
+                self.reopen(sibling, &Resume::default());
+                self.count_open(sibling);
+            }
+        }
+    }
+}
+
+impl FanWork {
+    /// Lanes that failed, were cancelled, or never began may run again.
+    fn reopen(&mut self) {
+        let stays = |lane: &LaneState| lane.status != Some(StepStatus::Skipped) || lane.scope.is_some();
+        self.lanes.retain(|_, lane| stays(lane));
+        for lane in self.lanes.values_mut().filter(|l| matches!(l.status, Some(StepStatus::Failed | StepStatus::Cancelled))) {
+            lane.status = None;
+        }
+        self.failed = None;
+        self.rescan = true;
+        self.news.clear();
+        self.completed = self.lanes.values().filter(|l| l.status == Some(StepStatus::Completed)).count() as u32;
+        self.open = 0;
+    }
+}
+
+impl Instance {
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.status, StepStatus::Failed | StepStatus::Cancelled) && !self.tolerated
+    }
+
+    /// A failed step is to run again. Uncertain calls are done again or taken as answered, as the person said.
+    fn retake(&mut self, resume: &Resume) {
+        self.status = StepStatus::Pending;
+        match &mut self.work {
+            Work::Agent(agent) => agent.retake(resume),
+            Work::Answered(answer) => match &resume.assume {
+                Some(value) if answer.is_uncertain() => {
+                    answer.body = Body::Returned { value: Stored::Value(value.clone()), artifacts: Vec::new() };
+                    self.status = StepStatus::Running;
+                }
+                _ => self.work = Work::Fresh,
+            },
+            _ => self.work = Work::Fresh,
+        }
+    }
+}
+
+impl AgentWork {
+    fn retake(&mut self, resume: &Resume) {
+        self.failed = None;
+        self.asked = None;
+        for used in &mut self.uses {
+            let again = match &used.state {
+                UseState::Failed(failure) => failure.kind == ErrorKind::Uncertain,
+                UseState::Asked(_) | UseState::Approving(_) => true,
+                UseState::New | UseState::Approved(_) | UseState::Returned(_) => false,
+            };
+            if again {
+                used.state = match &resume.assume {
+                    Some(value) => UseState::Returned(Stored::Value(value.clone())),
+                    None => UseState::New,
+                };
+            }
+        }
+    }
+}
+
+impl Answer {
+    pub fn is_uncertain(&self) -> bool {
+        matches!(&self.body, Body::Failed(failure) if failure.kind == ErrorKind::Uncertain)
+    }
+}
+
+/// The uncertain call that keeps a run from being resumed without a word, if there is one.
+pub fn uncertain(run: &Run) -> Option<String> {
+    let closed = run.closed.as_ref()?;
+    let error = closed.error.as_ref().filter(|e| e.kind == ErrorKind::Uncertain)?;
+    Some(error.message.clone())
+}
+
+/// Finds a step by its path (`loop[7]/fetch`) and works out what must run again with it.
+pub fn rewind(program: &Program, run: &Run, path: &str) -> Result<Rewind, String> {
+    let (scope, node) = find(program, run, path)?;
+    let mut lanes = Vec::new();
+    let mut at = run.scope(scope).parent;
+    let mut from = scope;
+    while let Some((up, opener)) = at {
+        if let Op::Fan(_) = &program.plan.node(opener).op {
+            let number = run.scope(from).number;
+            lanes.push(LaneReset { scope: up, node: opener, lanes: dependents(program, opener, number) });
+        }
+        from = up;
+        at = run.scope(up).parent;
+    }
+    lanes.retain(|reset| !reset.lanes.is_empty());
+    Ok(Rewind { path: path.to_owned(), scope, node, lanes, ..Rewind::default() })
+}
+
+/// The calls of `once` tools that would be made again.
+pub fn repeated_effects<'r>(run: &'r Run, rewind: &Rewind) -> Vec<&'r Done> {
+    let from = run.instance(rewind.scope, rewind.node).map_or(0, |i| i.order);
+    run.effects.iter().filter(|done| done.order >= from).collect()
+}
+
+fn dependents(program: &Program, fan: NodeId, lane: u32) -> Vec<u32> {
+    let mut found = std::collections::BTreeSet::new();
+    let mut todo = vec![lane];
+    while let Some(lane) = todo.pop() {
+        for after in program.after(fan, lane) {
+            if found.insert(*after) {
+                todo.push(*after);
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+fn find(program: &Program, run: &Run, path: &str) -> Result<(ScopeId, NodeId), String> {
+    let mut paths = Vec::new();
+    for (id, scope) in run.scopes.iter().enumerate() {
+        for node in scope.steps.keys().filter(|n| !program.plan.node(**n).hidden) {
+            let here = step_path(program, run, id as ScopeId, *node);
+            let abandoned = scope.settled == Some((StepStatus::Cancelled, None)) && scope.steps.is_empty();
+            if (here == path || program.plan.node(*node).key == path) && !abandoned {
+                paths.push((here, id as ScopeId, *node));
+            }
+        }
+    }
+    match paths.as_slice() {
+        [] => Err(format!("no step `{path}` has run in this run")),
+        [(_, scope, node)] => Ok((*scope, *node)),
+        several => match several.iter().find(|(here, ..)| here == path) {
+            Some((_, scope, node)) => Ok((*scope, *node)),
+            None => {
+                let names: Vec<&str> = several.iter().take(10).map(|(here, ..)| here.as_str()).collect();
+                Err(format!("`{path}` ran more than once; say which: {}", names.join(", ")))
+            }
+        },
+    }
+}
+
+/// Where a step stands in a run: `loop[7]/fetch`, `tell/mail`.
+pub fn step_path(program: &Program, run: &Run, scope: ScopeId, node: NodeId) -> String {
+    let mut parts = vec![program.plan.node(node).key.clone()];
+    let mut at = scope;
+    while let Some((up, opener)) = run.scope(at).parent {
+        let place = run.scope(at);
+        let key = &program.plan.node(opener).key;
+        match place.kind {
+            ScopeKind::Item => parts.push(format!("{key}[{}]", place.number)),
+            ScopeKind::Lane if !program.plan.node(opener).hidden => parts.push(key.clone()),
+            ScopeKind::Exit => parts.push("on_exit".to_owned()),
+            ScopeKind::Undo => parts.push(format!("undo:{key}")),
+            ScopeKind::Body | ScopeKind::Lane => {}
+        }
+        at = up;
+    }
+    parts.reverse();
+    parts.join("/")
+}
+
+trait Replace {
+    fn replace(&mut self, other: &Budget);
+}
+
+impl Replace for Budget {
+    fn replace(&mut self, other: &Budget) {
+        self.usd_nanos = other.usd_nanos.or(self.usd_nanos);
+        self.tokens = other.tokens.or(self.tokens);
+        self.model_calls = other.model_calls.or(self.model_calls);
+        self.tool_calls = other.tool_calls.or(self.tool_calls);
+        self.time_ms = other.time_ms.or(self.time_ms);
+    }
+}
+
+/// The journal of a fork: the other run's entries under a new identity, with nodes found again by their keys.
+pub fn translate(entries: &[Entry], from: &Program, to: &Program) -> Result<Vec<Entry>, String> {
+    let map: Vec<Option<NodeId>> = from.plan.nodes.iter().map(|n| same_node(to, n)).collect();
+    let node = |id: &mut NodeId| -> Result<(), String> {
+        let key = from.plan.nodes.get(*id as usize).map_or("?", |n| n.key.as_str());
+        *id = map.get(*id as usize).copied().flatten().ok_or_else(|| format!("the new definition has no step `{key}`"))?;
+        Ok(())
+    };
+    let mut entries = entries.to_vec();
+    for event in entries.iter_mut().flat_map(|e| &mut e.events) {
+        match event {
+            Event::Entered { node: n, .. } | Event::Asked { node: n, .. } => node(n)?,
+            Event::Branched { node: n, took, .. } => {
+                node(n)?;
+                match took {
+                    Took::Arm { to: Some(to), .. } => node(to)?,
+                    Took::Undo { node: undo, .. } => node(undo)?,
+                    Took::Arm { to: None, .. } | Took::Lanes(_) | Took::Skipped(_) | Took::Items { .. } => {}
+                    Took::Bodies(_) | Took::Ended(_) | Took::Exit(_) => {}
+                }
+            }
+            Event::Left(left) => {
+                node(&mut left.node)?;
+                left.to.as_mut().map(&node).transpose()?;
+                left.undo.as_mut().map(&node).transpose()?;
+            }
+            Event::Opened(_) | Event::Answered { .. } | Event::Received { .. } | Event::Signalled { .. } => {}
+            Event::Settled { .. } | Event::Closed { .. } => {}
+        }
+    }
+    Ok(entries)
+}
+
+fn same_node(to: &Program, node: &relais_plan::Node) -> Option<NodeId> {
+    let same = |n: &relais_plan::Node| n.key == node.key && n.hidden == node.hidden && n.kind == node.kind;
+    to.plan.nodes.iter().position(same).map(|id| id as NodeId)
+}
+

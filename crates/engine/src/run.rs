@@ -1,0 +1,371 @@
+//! The fold: everything known of a run, and nothing else. Only `apply` changes it.
+//!
+//! It knows no plan. What a decision needs later (where control goes, time-outs, counts) came with the event.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use relais_plan::NodeId;
+use serde_json::{Map, Value};
+
+use crate::command::*;
+use crate::event::*;
+
+pub const BODY: ScopeId = 0;
+
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub opened: Opened,
+    /// Number of the last entry.
+    pub seq: u64,
+    /// Time of the last entry.
+    pub at: Millis,
+    pub started_at: Millis,
+    pub ended_at: Option<Millis>,
+    /// Time that counts for time-outs: stands still while nobody works on the run.
+    pub live_ms: u64,
+    pub scopes: Vec<Scope>,
+    /// Asked and not yet answered.
+    pub owed: BTreeMap<CommandId, Owed>,
+    /// Given up by the run; an answer is kept as a receipt.
+    pub dropped: BTreeMap<CommandId, Owed>,
+    pub next_command: CommandId,
+    pub usage: Usage,
+    /// Estimates of calls whose answer will never come.
+    pub lost: Reserve,
+    /// Set aside for calls in flight.
+    pub reserved: Reserve,
+    /// Allotted to child runs that have not ended.
+    pub allotted: BTreeMap<CommandId, relais_plan::Budget>,
+    pub artifacts: IndexMap<String, Vec<Artifact>>,
+    /// Completed steps that can be undone, in order of completion.
+    pub undoable: Vec<Undoable>,
+    /// Completed calls of `once` tools, for retry and fork.
+    pub effects: Vec<Done>,
+    /// Named signals nothing has waited for yet.
+    pub sent: Vec<(String, Value)>,
+    pub paused: bool,
+    /// How often somebody asked to cancel, since the last resume.
+    pub cancels: u32,
+    pub ending: Option<Ending>,
+    pub closed: Option<Closing>,
+    /// Steps that completed, at any depth.
+    pub completed_steps: u64,
+    /// Failures that a policy let pass.
+    pub tolerated: Vec<(ScopeId, NodeId)>,
+    /// Open time-outs on the live clock.
+    pub(crate) deadlines: BTreeSet<(u64, ScopeId, NodeId)>,
+    /// Counts entries and leavings, so that "after" can be told.
+    pub(crate) order: u64,
+    pub(crate) open_scopes: BTreeSet<ScopeId>,
+    /// Scopes where something may have to be decided. A hint, not state: `turn` empties it.
+    pub(crate) agenda: BTreeSet<ScopeId>,
+    /// The run as a whole needs a decision (a signal, the end of the body). A hint, too.
+    pub(crate) stirred: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Owed {
+    pub scope: ScopeId,
+    pub node: NodeId,
+    pub command: Box<Command>,
+    pub asked_at: Millis,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Undoable {
+    pub scope: ScopeId,
+    pub node: NodeId,
+    pub undo: NodeId,
+    pub order: u64,
+    pub undone: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    pub scope: ScopeId,
+    pub node: NodeId,
+    pub tool: String,
+    pub order: u64,
+}
+
+/// The body has ended; undo and exit steps may still run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    pub status: StepStatus,
+    pub stopped: bool,
+    pub output: Option<Stored>,
+    pub error: Option<Failure>,
+    /// Exit sequences begun.
+    pub exits: u32,
+    /// The exit or undo scope at work.
+    pub at_work: Option<ScopeId>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Closing {
+    pub status: RunStatus,
+    pub output: Option<Stored>,
+    pub error: Option<Failure>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scope {
+    pub kind: ScopeKind,
+    /// The scope and node that opened it.
+    pub parent: Option<(ScopeId, NodeId)>,
+    /// Lane, item or pass number.
+    pub number: u32,
+    pub at: At,
+    /// Variables written in this scope.
+    pub wrote: Arc<Map<String, Value>>,
+    /// The last step that completed here, and when.
+    pub last: Option<(NodeId, u64)>,
+    pub steps: BTreeMap<NodeId, Instance>,
+    /// Entries by jump per target, within its cycle.
+    pub visits: Arc<BTreeMap<NodeId, u32>>,
+    pub settled: Option<(StepStatus, Option<Failure>)>,
+    /// Let finish on its own; nobody waits for it.
+    pub detached: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScopeKind {
+    Body,
+    Lane,
+    Item,
+    Exit,
+    Undo,
+}
+
+/// Where a scope's line of control is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// Opened; the plan says where it begins.
+    Start,
+    Before { node: NodeId, jump: bool },
+    In(NodeId),
+    /// This node ended it: failed or cancelled.
+    Broken(NodeId),
+    /// Past its last node.
+    End,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instance {
+    pub status: StepStatus,
+    pub attempt: u32,
+    /// When it was entered, in the run's order.
+    pub order: u64,
+    pub entered_at: Millis,
+    pub left_at: Option<Millis>,
+    /// On the live clock; none while a person is asked.
+    pub deadline: Option<u64>,
+    pub timeout_ms: Option<u64>,
+    /// What was left of the time-out when a person was asked.
+    pub suspended_ms: Option<u64>,
+    pub entered_live: u64,
+    pub output: Option<Stored>,
+    pub text: Option<String>,
+    pub error: Option<Failure>,
+    pub tolerated: bool,
+    pub work: Work,
+    pub usage: Usage,
+    pub reserved: Reserve,
+    pub before: Before,
+}
+
+/// What it was like when the node was entered; retry and fork go back to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Before {
+    pub wrote: Arc<Map<String, Value>>,
+    pub visits: Arc<BTreeMap<NodeId, u32>>,
+    pub last: Option<(NodeId, u64)>,
+}
+
+/// What a node is in the middle of; grown from the events.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    Fresh,
+    /// A direct tool call, child run, sleep, question or awaited thing.
+    Asked(CommandId),
+    Answered(Box<Answer>),
+    Received(Value),
+    /// Waiting to try again.
+    Resting(CommandId),
+    /// The wait before the next try is over.
+    Rested,
+    Chose(Option<u32>),
+    Agent(Box<AgentWork>),
+    Fan(FanWork),
+    Each(EachWork),
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AgentWork {
+    pub messages: Vec<Message>,
+    pub asked: Option<CommandId>,
+    /// The last model call failed; nothing was said.
+    pub failed: Option<Failure>,
+    /// Position in the fallback list.
+    pub model: usize,
+    /// Which model said the last words.
+    pub spoken_by: String,
+    pub finish: Option<Finish>,
+    pub turns: u32,
+    pub corrections: u32,
+    pub empties: u32,
+    /// The calls of the last reply.
+    pub uses: Vec<Use>,
+    /// The same call with the same result, so often in a row.
+    pub repeats: u32,
+    pub last_use: Option<(String, Value, String)>,
+    /// A `once` tool has been asked, so the history must be kept.
+    pub once: bool,
+    /// Waiting before the whole step is tried again.
+    pub resting: Option<CommandId>,
+    pub rested: bool,
+}
+
+/// One tool call of an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Use {
+    pub call: ToolUse,
+    pub state: UseState,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum UseState {
+    New,
+    /// A person is asked.
+    Approving(CommandId),
+    /// A person said yes, perhaps with other arguments.
+    Approved(Option<Value>),
+    Asked(CommandId),
+    Returned(Stored),
+    Failed(Failure),
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FanWork {
+    pub lanes: BTreeMap<u32, LaneState>,
+    pub open: u32,
+    pub completed: u32,
+    /// The first failure, which decides the block's error.
+    pub failed: Option<u32>,
+    /// Lanes that ended since the block was last looked at.
+    pub news: Vec<u32>,
+    /// Look at all lanes again (after a resume).
+    pub rescan: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LaneState {
+    pub scope: Option<ScopeId>,
+    pub status: Option<StepStatus>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EachWork {
+    pub items: Option<Stored>,
+    pub count: u32,
+    pub truncated: u32,
+    /// The scope of each body begun, by number.
+    pub bodies: Vec<ScopeId>,
+    pub open: u32,
+    pub failed: Option<u32>,
+    pub ended: Option<EndedBy>,
+    /// The pause between two passes.
+    pub pause: Option<CommandId>,
+    pub paused_after: Option<u32>,
+}
+
+impl Run {
+    pub fn id(&self) -> RunId {
+        self.opened.run
+    }
+
+    pub fn scope(&self, id: ScopeId) -> &Scope {
+        &self.scopes[id as usize]
+    }
+
+    pub fn instance(&self, scope: ScopeId, node: NodeId) -> Option<&Instance> {
+        self.scopes.get(scope as usize)?.steps.get(&node)
+    }
+
+    /// The idempotency key of a command: the same whenever and wherever it is performed.
+    pub fn key(&self, id: CommandId) -> String {
+        uuid::Uuid::new_v5(&self.id(), format!("command/{id}").as_bytes()).to_string()
+    }
+
+    /// The next moment at which a time-out fires, if nothing else happens.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        let (due, _, _) = self.deadlines.first()?;
+        Some(self.at + due.saturating_sub(self.live_ms) as Millis)
+    }
+
+    /// Every open line of control waits for a person, and nothing is in flight.
+    pub(crate) fn waits_for_people(&self) -> bool {
+        !self.owed.is_empty() && self.owed.values().all(|o| matches!(*o.command, Command::AskPerson(_)))
+    }
+
+    /// Something is left to decide once a value is loaded.
+    pub(crate) fn has_decisions(&self) -> bool {
+        !self.paused && !self.agenda.is_empty()
+    }
+
+    /// Commands that need somebody alive to perform them now.
+    pub fn in_flight(&self) -> impl Iterator<Item = (CommandId, &Owed)> {
+        self.owed.iter().filter(|(_, o)| o.command.is_active()).map(|(id, o)| (*id, o))
+    }
+
+    /// The variables that a scope sees.
+    pub fn vars(&self, scope: ScopeId) -> Map<String, Value> {
+        let mut chain = vec![scope];
+        while let Some((up, _)) = self.scope(chain[chain.len() - 1]).parent {
+            chain.push(up);
+        }
+        let mut vars = Map::new();
+        for id in chain.into_iter().rev() {
+            vars.extend(self.scope(id).wrote.iter().map(|(k, v)| (k.clone(), v.clone())));
+        }
+        vars
+    }
+}
+
+impl Command {
+    /// Needs a process that works on it; the others are waits that cost a row.
+    pub fn is_active(&self) -> bool {
+        match self {
+            Command::CallModel { .. } | Command::CallTool { .. } | Command::StartRun(_) => true,
+            Command::Sleep { .. } | Command::AskPerson(_) | Command::Await(_) => false,
+        }
+    }
+}
+
+/// Equality of what is known; the hints of what to look at next do not count.
+impl PartialEq for Run {
+    fn eq(&self, other: &Run) -> bool {
+        self.opened == other.opened
+            && self.seq == other.seq
+            && self.at == other.at
+            && self.live_ms == other.live_ms
+            && self.scopes == other.scopes
+            && self.owed == other.owed
+            && self.dropped == other.dropped
+            && self.next_command == other.next_command
+            && (self.usage, self.lost, self.reserved) == (other.usage, other.lost, other.reserved)
+            && self.artifacts == other.artifacts
+            && self.undoable == other.undoable
+            && self.effects == other.effects
+            && self.sent == other.sent
+            && (self.paused, self.cancels) == (other.paused, other.cancels)
+            && self.ending == other.ending
+            && self.closed == other.closed
+            && self.completed_steps == other.completed_steps
+            && self.deadlines == other.deadlines
+            && self.order == other.order
+            && self.open_scopes == other.open_scopes
+    }
+}
