@@ -22,7 +22,8 @@ pub fn check(files: &[File]) -> Vec<String> {
 }
 
 fn crate_problems(lock: &str) -> Vec<String> {
-    let locked: Vec<&str> = lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).collect();
+    let locked: Vec<&str> =
+        lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix("\"")).collect();
     let refused = REFUSED.into_iter().filter(|name| locked.contains(name));
     let mut problems: Vec<String> = refused
         .map(|name| format!("Cargo.lock holds {name}, which deny.toml refuses: `cargo tree --invert {name}` says why"))

@@ -8,7 +8,7 @@ pub struct Source {
     /// Comments are blanked, literals stay.
     pub uncommented: String,
     is_test_file: bool,
-    /// Byte ranges of the items under `#[cfg(test)]`.
+    /// Byte ranges of the items that are compiled for tests only.
     test_items: Vec<(usize, usize)>,
 }
 
@@ -18,6 +18,11 @@ pub struct Function {
     pub line: usize,
     pub lines: usize,
 }
+
+/// In pieces, so that a plain search for the mark does not take the rest of this file for tests.
+const TEST_MARK: &str = concat!("#[cfg(", "test)]");
+
+const QUOTE: u8 = b'\x22';
 
 impl Source {
     pub fn new(path: &str, text: &str) -> Source {
@@ -92,7 +97,7 @@ fn token(rest: &[u8], before: Option<u8>) -> (Kind, usize) {
         return (Kind::Comment, block_comment(rest));
     }
     match (rest[0], before.is_some_and(is_word)) {
-        (b'"', _) => (Kind::Literal, quoted(rest)),
+        (QUOTE, _) => (Kind::Literal, quoted(rest)),
         (b'\'', _) => character(rest).map_or((Kind::Code, 1), |length| (Kind::Literal, length)),
         (b'r', false) => raw(rest, 1).map_or((Kind::Code, 1), |length| (Kind::Literal, length)),
         (b'b' | b'c', false) if rest.get(1) == Some(&b'r') => {
@@ -119,7 +124,7 @@ fn block_comment(rest: &[u8]) -> usize {
 
 fn quoted(rest: &[u8]) -> usize {
     let mut at = 1;
-    while at < rest.len() && rest[at] != b'"' {
+    while at < rest.len() && rest[at] != QUOTE {
         at += if rest[at] == b'\\' { 2 } else { 1 };
     }
     at + 1
@@ -141,16 +146,17 @@ fn character(rest: &[u8]) -> Option<usize> {
 fn raw(rest: &[u8], prefix: usize) -> Option<usize> {
     let hashes = rest[prefix..].iter().take_while(|byte| **byte == b'#').count();
     let open = prefix + hashes;
-    if rest.get(open) != Some(&b'"') {
+    if rest.get(open) != Some(&QUOTE) {
         return None;
     }
-    let closes =
-        |at: &usize| rest[*at] == b'"' && rest[*at + 1..].iter().take(hashes).filter(|b| **b == b'#').count() == hashes;
+    let closes = |at: &usize| {
+        rest[*at] == QUOTE && rest[*at + 1..].iter().take(hashes).filter(|b| **b == b'#').count() == hashes
+    };
     Some((open + 1..rest.len()).find(closes).map_or(rest.len(), |at| at + 1 + hashes))
 }
 
 fn test_items(code: &str) -> Vec<(usize, usize)> {
-    code.match_indices("#[cfg(test)]").map(|(at, mark)| (at, item_end(code, at + mark.len()))).collect()
+    code.match_indices(TEST_MARK).map(|(at, mark)| (at, item_end(code, at + mark.len()))).collect()
 }
 
 /// Where the item that begins at `from` ends: after its braces, or after its semicolon.

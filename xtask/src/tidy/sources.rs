@@ -4,8 +4,9 @@
 use crate::tidy::source::Source;
 use crate::workspace::File;
 
-/// Left over from work in progress, wherever it stands.
-const LEFTOVERS: [&str; 4] = ["todo!", "unimplemented!", "dbg!", "#[ignore"];
+/// Left over from work in progress, wherever it stands. In pieces, so that a search for them does not stop here.
+const LEFTOVERS: [&str; 4] =
+    [concat!("todo", "!"), concat!("unimplemented", "!"), concat!("dbg", "!"), concat!("#[", "ignore")];
 
 const SQL_WORDS: [&str; 2] = ["rusqlite", "SELECT "];
 
@@ -73,13 +74,12 @@ mod tests {
 
     #[test]
     fn leftovers_are_found_in_code_only() {
-        check_one("a.rs", "//! todo!\nfn f() { todo!() }\n", &["a.rs:2 `todo!`"]);
-        check_one(
-            "a.rs",
-            "//! A.\n#[cfg(test)]\nmod t {\n    #[ignore = \"x\"]\n    fn f() {}\n}\n",
-            &["a.rs:4 `#[ignore`"],
-        );
-        check_one("a.rs", "//! A.\nconst A: &str = \"dbg!(x)\";\n", &[]);
+        for word in LEFTOVERS {
+            let expected = format!("a.rs:2 `{word}`");
+            check_one("a.rs", &format!("//! {word}\nfn f() {{ {word}() }}\n"), &[&expected]);
+            check_one("a.rs", &format!("//! A.\n#[cfg(test)] mod t {{ {word}() }}\n"), &[&expected]);
+            check_one("a.rs", &format!("//! A.\nconst A: &str = \"{word}\";\n"), &[]);
+        }
     }
 
     #[test]
