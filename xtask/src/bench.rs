@@ -47,9 +47,9 @@ fn side_by_side(workspace: &Workspace, adapter: &Path, folder: &Path) -> Result<
         run_program(&mut stub)?;
     }
     let results = peers.join("results.jsonl");
-    let mut driver = workspace.program(folder.join("bench.py"));
-    driver.env("OURS", adapter).env("PEERS_DIR", &peers).args(["--peers", "ours", "--out"]);
-    run_program(driver.arg(&results))
+    let mut driver = workspace.program("python3");
+    driver.env("OURS", adapter).env("PEERS_DIR", &peers).arg(folder.join("bench.py"));
+    run_program(driver.args(["--peers", "ours", "--out"]).arg(&results))
 }
 
 fn alone(workspace: &Workspace, adapter: &Path) -> Result<()> {

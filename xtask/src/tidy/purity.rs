@@ -53,23 +53,29 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The problems in the output of `cargo tree --prefix depth`: `<depth><name> v<version> …` per line.
+/// The problems in the output of `cargo tree --prefix depth`, `<depth><name> v<version> …` per line: each impure crate
+/// once, with the first way that leads to it.
 fn tree_problems(tree: &str) -> Vec<String> {
-    let mut above: Vec<&str> = Vec::new();
+    let mut way: Vec<&str> = Vec::new();
+    let mut reported: Vec<&str> = Vec::new();
     let mut problems = Vec::new();
     for line in tree.lines() {
-        let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-        let (depth, rest) = line.split_at(digits);
-        above.truncate(depth.parse().unwrap_or(0));
-        let name = rest.split(' ').next().unwrap_or_default();
-        let seeds_only = name == "getrandom" && above.last() == Some(&MAY_DRAW);
-        above.push(name);
-        if IMPURE_CRATES.contains(&name) && !seeds_only {
-            problems.push(format!("the engine must stay pure but depends on {name}: {}", above.join(" -> ")));
+        let (depth, name) = depth_and_name(line);
+        way.truncate(depth);
+        let seeds_only = name == "getrandom" && way.last() == Some(&MAY_DRAW);
+        way.push(name);
+        if IMPURE_CRATES.contains(&name) && !seeds_only && !reported.contains(&name) {
+            reported.push(name);
+            problems.push(format!("the engine must stay pure but depends on {name}: {}", way.join(" -> ")));
         }
     }
-    problems.dedup();
     problems
+}
+
+fn depth_and_name(line: &str) -> (usize, &str) {
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let (depth, rest) = line.split_at(digits);
+    (depth.parse().unwrap_or(0), rest.split(' ').next().unwrap_or_default())
 }
 
 fn word_problems(path: &str, text: &str) -> Vec<String> {
@@ -91,7 +97,7 @@ mod tests {
 
     #[test]
     fn an_impure_dependency_is_shown_with_its_way_in() {
-        let tree = "0relais-engine v0.1.0 (/x)\n1uuid v1.0.0\n2getrandom v0.4.3\n1serde v1.0.0\n";
+        let tree = "0relais-engine v0.1.0 (/x)\n1uuid v1.0.0\n2getrandom v0.4.3\n1serde v1.0.0\n2getrandom v0.4.3\n";
         assert_eq!(
             tree_problems(tree),
             ["the engine must stay pure but depends on getrandom: relais-engine -> uuid -> getrandom"]
