@@ -302,9 +302,12 @@ impl<'a> Loop<'a> {
 
     fn artifact_value(&self, name: &str, path: &str) -> Result<Value, Mark> {
         let value = self.artifact(name, None)?;
-        let segments = relais_plan::path::parse(path).map_err(|e| Mark::Wrong(format!("`{path}` is not a path: {e}")))?;
+        let segments =
+            relais_plan::path::parse(path).map_err(|e| Mark::Wrong(format!("`{path}` is not a path: {e}")))?;
         let found = relais_plan::path::get(&value, &segments);
-        found.cloned().map_err(|m| Mark::Wrong(format!("`{name}` has no `{}` at `{}`; there is {}", m.segment, m.upto, m.there)))
+        found
+            .cloned()
+            .map_err(|m| Mark::Wrong(format!("`{name}` has no `{}` at `{}`; there is {}", m.segment, m.upto, m.there)))
     }
 
     fn artifact(&self, name: &str, version: Option<u32>) -> Result<Value, Mark> {
@@ -322,7 +325,10 @@ impl<'a> Loop<'a> {
         let missing = || Mark::Wrong(format!("artifact `{name}` has no such version; it has 1 to {there}"));
         let artifact = chosen.ok_or_else(missing)?;
         if !artifact.media_type.contains("json") {
-            return Err(Mark::Wrong(format!("artifact `{name}` is {}, not JSON; it has no fields", artifact.media_type)));
+            return Err(Mark::Wrong(format!(
+                "artifact `{name}` is {}, not JSON; it has no fields",
+                artifact.media_type
+            )));
         }
         let loaded = self.step.ctx.values.get(&artifact.blob.hash);
         loaded.cloned().ok_or_else(|| Mark::Load(artifact.blob.hash.clone()))
@@ -354,7 +360,10 @@ impl<'a> Loop<'a> {
             repeats = if last.as_ref() == Some(&this) { repeats + 1 } else { 1 };
             last = Some(this);
             if repeats >= MAX_REPEATS {
-                let message = format!("`{}` was called {repeats} times in a row with the same arguments and the same result", used.call.tool);
+                let message = format!(
+                    "`{}` was called {repeats} times in a row with the same arguments and the same result",
+                    used.call.tool
+                );
                 return Err(Stop::Fail(Failure::new(ErrorKind::Loop, message), Again::Never));
             }
         }
@@ -465,10 +474,14 @@ fn approval(used: &Use, arguments: Value) -> Command {
 }
 
 fn prompt_tokens(work: &AgentWork, say: &[Message]) -> u64 {
-    let used: u64 = work.uses.iter().map(|u| match &u.state {
-        UseState::Returned(value) => value.in_text().len() as u64,
-        _ => 0,
-    }).sum();
+    let used: u64 = work
+        .uses
+        .iter()
+        .map(|u| match &u.state {
+            UseState::Returned(value) => value.in_text().len() as u64,
+            _ => 0,
+        })
+        .sum();
     let bytes: u64 = work.messages.iter().chain(say).map(message_bytes).sum();
     (bytes + used).div_ceil(BYTES_PER_TOKEN)
 }
@@ -484,9 +497,11 @@ fn message_bytes(message: &Message) -> u64 {
 
 /// Is a call of a `once` tool under way in this instance?
 pub(crate) fn has_once_in_flight(run: &Run, instance: &Instance) -> bool {
-    instance.commands().iter().filter_map(|id| run.owed.get(id)).any(|owed| {
-        matches!(&*owed.command, Command::CallTool { effect: Effect::Once, .. })
-    })
+    instance
+        .commands()
+        .iter()
+        .filter_map(|id| run.owed.get(id))
+        .any(|owed| matches!(&*owed.command, Command::CallTool { effect: Effect::Once, .. }))
 }
 
 /// What to send for a `CallModel` that is owed: the whole history, put together from the fold.

@@ -416,7 +416,8 @@ impl Run {
         let entered = instance.order;
         self.merge_vars(left)?;
         let place = self.scope_mut(left.scope)?;
-        let is_block = matches!(place.at, At::In(node) | At::Before { node, .. } | At::Broken(node) if node != left.node);
+        let is_block =
+            matches!(place.at, At::In(node) | At::Before { node, .. } | At::Broken(node) if node != left.node);
         place.move_on(left, order, is_block);
         self.count(left, order, entered);
         self.look_at(left.scope);
@@ -781,7 +782,8 @@ impl AgentWork {
             self.asked = None;
             return self.hear(command, answer);
         }
-        let Some(used) = self.uses.iter_mut().find(|u| u.state == UseState::Asked(id) || u.state == UseState::Approving(id))
+        let Some(used) =
+            self.uses.iter_mut().find(|u| u.state == UseState::Asked(id) || u.state == UseState::Approving(id))
         else {
             return;
         };

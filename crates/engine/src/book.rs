@@ -79,9 +79,12 @@ impl Run {
         let mut at = Some(place);
         while let Some((scope, node)) = at {
             let scope = self.scope(scope);
-            if let Some(instance) = scope.steps.get(&node).filter(|_| scope.kind != ScopeKind::Exit || scope.at == At::In(node)) {
+            if let Some(instance) =
+                scope.steps.get(&node).filter(|_| scope.kind != ScopeKind::Exit || scope.at == At::In(node))
+            {
                 let lived = self.live_ms.saturating_sub(instance.entered_live);
-                let used = Used { usage: &instance.usage, reserved: instance.reserved, lost: Reserve::default(), lived };
+                let used =
+                    Used { usage: &instance.usage, reserved: instance.reserved, lost: Reserve::default(), lived };
                 for budget in program.budgets(node) {
                     used.check(&budget, want, &format!("step `{}`", program.plan.node(node).key))?;
                 }
@@ -90,10 +93,8 @@ impl Run {
         }
         let mut reserved = self.reserved;
         for allotment in self.allotted.values() {
-            reserved.add(Reserve {
-                tokens: allotment.tokens.unwrap_or(0),
-                usd_nanos: allotment.usd_nanos.unwrap_or(0),
-            });
+            reserved
+                .add(Reserve { tokens: allotment.tokens.unwrap_or(0), usd_nanos: allotment.usd_nanos.unwrap_or(0) });
         }
         let used = Used { usage: &self.usage, reserved, lost: self.lost, lived: self.live_ms };
         used.check(&self.opened.budget, want, "the run")

@@ -65,7 +65,8 @@ fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Ev
     let id = step.run.next_command;
     let run = uuid::Uuid::new_v5(&step.run.id(), format!("run/{id}").as_bytes());
     let budget = step.run.allotment();
-    let start = StartRun { run, workflow: workflow.into(), plan: plan.into(), input: Stored::Value(input), budget, depth };
+    let start =
+        StartRun { run, workflow: workflow.into(), plan: plan.into(), input: Stored::Value(input), budget, depth };
     Ok(step.ask(Command::StartRun(Box::new(start))))
 }
 

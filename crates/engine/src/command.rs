@@ -151,7 +151,11 @@ pub enum Body {
     /// The time has come.
     Slept,
     /// A child run has ended.
-    Ended { status: RunStatus, output: Stored, error: Option<Failure> },
+    Ended {
+        status: RunStatus,
+        output: Stored,
+        error: Option<Failure>,
+    },
     Failed(Failure),
     Cancelled,
 }

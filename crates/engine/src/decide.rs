@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::apply::Corrupt;
 use crate::command::*;
 use crate::event::*;
-use crate::names::{View, region_of};
+use crate::names::View;
 use crate::program::Program;
 use crate::run::*;
 
@@ -159,7 +159,10 @@ fn timed_out(ctx: &Context<'_>, run: &Run, scope: ScopeId, node: NodeId) -> Vec<
     let message = format!("step `{key}` did not end within {}", relais_plan::time::format_duration(limit));
     let uncertain = run.instance(scope, node).is_some_and(|i| crate::agent::has_once_in_flight(run, i));
     let failure = match uncertain {
-        true => Failure::new(ErrorKind::Uncertain, format!("{message}, and a call that must not be made twice was under way")),
+        true => Failure::new(
+            ErrorKind::Uncertain,
+            format!("{message}, and a call that must not be made twice was under way"),
+        ),
         false => Failure::new(ErrorKind::Timeout, message),
     };
     Step { ctx, run, scope, node }.fail(failure, Again::Allowed)
@@ -368,7 +371,8 @@ impl<'a> Step<'a> {
             return false;
         }
         let never = [ErrorKind::Refused, ErrorKind::Config, ErrorKind::Budget, ErrorKind::Loop];
-        let never = never.contains(&failure.kind) || matches!(failure.kind, ErrorKind::Uncertain | ErrorKind::Cancelled);
+        let never =
+            never.contains(&failure.kind) || matches!(failure.kind, ErrorKind::Uncertain | ErrorKind::Cancelled);
         !never && (retry.on.is_empty() || retry.on.iter().any(|on| matches_failure(on, failure)))
     }
 
@@ -581,9 +585,4 @@ fn externalise(ctx: &Context<'_>, events: &mut [Event], turn: &mut Turn) {
             turn.blobs.push(blob);
         }
     }
-}
-
-/// The region of a scope, for whoever must tell lines of control apart.
-pub fn scope_region(ctx: &Context<'_>, run: &Run, scope: ScopeId) -> Option<relais_plan::RegionId> {
-    region_of(ctx, run, scope)
 }

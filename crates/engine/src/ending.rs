@@ -152,7 +152,8 @@ pub(crate) fn settle_body(ctx: &Context<'_>, run: &Run) -> Events {
 fn body_output(ctx: &Context<'_>, run: &Run) -> Result<Stored, Unready> {
     let plan = &ctx.program.plan;
     let view = View { ctx, run, scope: BODY, node: None, event: None };
-    if plan.output.is_none() && plan.output_schema.is_none()
+    if plan.output.is_none()
+        && plan.output_schema.is_none()
         && let Some(stored) = last_stored(run)
     {
         return Ok(stored);
@@ -229,4 +230,3 @@ pub fn adopt(run: &Run) -> Vec<Event> {
     }
     events
 }
-

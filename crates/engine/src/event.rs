@@ -50,10 +50,22 @@ pub enum Event {
         timeout_ms: Option<u64>,
     },
     /// Outside work was asked for; it is performed only after this is durable.
-    Asked { id: CommandId, scope: ScopeId, node: NodeId, command: Box<Command> },
-    Answered { id: CommandId, answer: Box<Answer> },
+    Asked {
+        id: CommandId,
+        scope: ScopeId,
+        node: NodeId,
+        command: Box<Command>,
+    },
+    Answered {
+        id: CommandId,
+        answer: Box<Answer>,
+    },
     /// A decision inside a node: an arm, lanes, items, passes.
-    Branched { scope: ScopeId, node: NodeId, took: Took },
+    Branched {
+        scope: ScopeId,
+        node: NodeId,
+        took: Took,
+    },
     /// A node has ended; control goes `to`, or the scope is at its end.
     Left(Box<Left>),
     /// What a wait or a question was waiting for came in from outside.
@@ -231,7 +243,10 @@ pub enum Signal {
     /// Run again from a step on; what the fold must forget is worked out by `rewind`.
     Rewound(Rewind),
     /// A named signal for `wait: {signal: …}` that nothing waits for yet.
-    Sent { name: String, value: Value },
+    Sent {
+        name: String,
+        value: Value,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -176,7 +176,10 @@ mod tests {
         check("The answer is {\"a\": \"}\"} as asked.", Some(json!({ "a": "}" })));
         check("[1, 2, 3,]", Some(json!([1, 2, 3])));
         check("{'a': 1}", None);
-        check("{\"a\": True, \"b\": None, // why\n \"c\": \"True\"}", Some(json!({ "a": true, "b": null, "c": "True" })));
+        check(
+            "{\"a\": True, \"b\": None, // why\n \"c\": \"True\"}",
+            Some(json!({ "a": true, "b": null, "c": "True" })),
+        );
         check("{\"a\": \"two\nlines\"}", Some(json!({ "a": "two\nlines" })));
         check("{\"a\": [1, 2", Some(json!({ "a": [1, 2] })));
         check("```\n{\"a\": 1}\n```\nor better\n```\n{\"a\": 2}\n```", Some(json!({ "a": 2 })));

@@ -166,7 +166,8 @@ impl View<'_> {
 
     /// `steps.P.outputs`: `{ID: {output, status, error, agent}}` in written order, and `order`.
     fn outputs(&self, scope: ScopeId, node: NodeId) -> Result<Cow<'_, Value>, EvalError> {
-        let (Some(instance), Op::Fan(fan)) = (self.run.instance(scope, node), &self.ctx.program.plan.node(node).op) else {
+        let (Some(instance), Op::Fan(fan)) = (self.run.instance(scope, node), &self.ctx.program.plan.node(node).op)
+        else {
             return Ok(Cow::Owned(Value::Null));
         };
         let Work::Fan(work) = &instance.work else { return Ok(Cow::Owned(Value::Null)) };

@@ -2,7 +2,6 @@
 //!
 //! What the fold must forget is worked out here with the plan; `apply` then only carries it out.
 
-
 use relais_plan::{Budget, NodeId, Op};
 
 use crate::apply::Corrupt;
@@ -139,9 +138,13 @@ impl Run {
     fn forget_after(&mut self, scope: ScopeId, node: NodeId, itself: bool) {
         let Some(target) = self.instance(scope, node) else { return };
         let (order, before) = (target.order, target.before.clone());
-        let later: Vec<NodeId> = self.scope(scope).steps.iter()
+        let later: Vec<NodeId> = self
+            .scope(scope)
+            .steps
+            .iter()
             .filter(|(id, i)| i.order > order || (itself && **id == node))
-            .map(|(id, _)| *id).collect();
+            .map(|(id, _)| *id)
+            .collect();
         for id in later {
             for inner in self.inner_scopes(scope, id) {
                 self.abandon(inner);
@@ -232,7 +235,9 @@ impl FanWork {
     fn reopen(&mut self) {
         let stays = |lane: &LaneState| lane.status != Some(StepStatus::Skipped) || lane.scope.is_some();
         self.lanes.retain(|_, lane| stays(lane));
-        for lane in self.lanes.values_mut().filter(|l| matches!(l.status, Some(StepStatus::Failed | StepStatus::Cancelled))) {
+        for lane in
+            self.lanes.values_mut().filter(|l| matches!(l.status, Some(StepStatus::Failed | StepStatus::Cancelled)))
+        {
             lane.status = None;
         }
         self.failed = None;
@@ -398,7 +403,11 @@ pub fn translate(entries: &[Entry], from: &Program, to: &Program) -> Result<Vec<
     let map: Vec<Option<NodeId>> = from.plan.nodes.iter().map(|n| same_node(to, n)).collect();
     let node = |id: &mut NodeId| -> Result<(), String> {
         let key = from.plan.nodes.get(*id as usize).map_or("?", |n| n.key.as_str());
-        *id = map.get(*id as usize).copied().flatten().ok_or_else(|| format!("the new definition has no step `{key}`"))?;
+        *id = map
+            .get(*id as usize)
+            .copied()
+            .flatten()
+            .ok_or_else(|| format!("the new definition has no step `{key}`"))?;
         Ok(())
     };
     let mut entries = entries.to_vec();
@@ -430,4 +439,3 @@ fn same_node(to: &Program, node: &relais_plan::Node) -> Option<NodeId> {
     let same = |n: &relais_plan::Node| n.key == node.key && n.hidden == node.hidden && n.kind == node.kind;
     to.plan.nodes.iter().position(same).map(|id| id as NodeId)
 }
-

@@ -144,7 +144,10 @@ pub enum ScopeKind {
 pub enum At {
     /// Opened; the plan says where it begins.
     Start,
-    Before { node: NodeId, jump: bool },
+    Before {
+        node: NodeId,
+        jump: bool,
+    },
     In(NodeId),
     /// This node ended it: failed or cancelled.
     Broken(NodeId),
