@@ -197,3 +197,8 @@ impl Store for SqliteStore {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+#[path = "sqlite/views_test.rs"]
+mod views;
