@@ -20,7 +20,7 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -132,6 +132,7 @@ struct Shared {
     rule: Mutex<Option<Rule>>,
     fallback: Mutex<Option<Behaviour>>,
     received: Mutex<Vec<Received>>,
+    came: Condvar,
 }
 
 impl ModelServer {
@@ -175,6 +176,14 @@ impl ModelServer {
     /// All requests so far, oldest first.
     pub fn received(&self) -> Vec<Received> {
         lock(&self.shared.received).clone()
+    }
+
+    /// Blocks until that many requests have come; false if they have not after `limit`.
+    pub fn wait_for(&self, count: usize, limit: Duration) -> bool {
+        let too_few = |log: &mut Vec<Received>| log.len() < count;
+        let log = lock(&self.shared.received);
+        let waited = self.shared.came.wait_timeout_while(log, limit, too_few);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
 
@@ -235,6 +244,7 @@ fn record(shared: &Shared, method: Method, uri: Uri, headers: HeaderMap, body: &
         number: log.len(),
     };
     log.push(received.clone());
+    shared.came.notify_all();
     received
 }
 

@@ -5,9 +5,8 @@
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
-use relais_engine::ErrorKind;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response};
+use reqwest::{Client, ClientBuilder, Response};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -72,9 +71,11 @@ impl HttpModel {
     }
 
     async fn send(&self, body: &Value, key: &str) -> Result<Response, ModelError> {
-        let request = client()?.post(self.url()).headers(self.headers(key)?).json(body).build();
+        let url = self.url();
+        let client = client(&url)?;
+        let request = client.post(url).headers(self.headers(key)?).json(body).build();
         let request = request.map_err(|error| refusal::bad_address(&self.origin(), &error))?;
-        let sent = timeout(self.stall, client()?.execute(request)).await.map_err(|_| self.stalled())?;
+        let sent = timeout(self.stall, client.execute(request)).await.map_err(|_| self.stalled())?;
         let response = sent.map_err(|error| refusal::unreachable(&self.origin(), &error))?;
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
     }
@@ -208,27 +209,35 @@ fn media_type(response: &Response) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The process's one client, made at the first call: reading the system's certificates takes time that a run
-/// without a remote model should not pay.
-fn client() -> Result<&'static Client, ModelError> {
-    static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
-    CLIENT.get_or_init(build_client).as_ref().map_err(|message| ModelError {
-        kind: ErrorKind::Config,
-        message: message.clone(),
-        retry_after: None,
-        transient: false,
-    })
+/// The process's clients, each made at its first call: a run without a remote model should not pay for reading the
+/// system's certificates.
+fn client(url: &str) -> Result<&'static Client, ModelError> {
+    static REMOTE: OnceLock<Result<Client, String>> = OnceLock::new();
+    static LOCAL: OnceLock<Result<Client, String>> = OnceLock::new();
+    let made = if is_local(url) {
+        // Plain HTTP to this machine: needs no certificates, and no proxy could reach it.
+        LOCAL.get_or_init(|| build(Client::builder().tls_certs_only([]).no_proxy()))
+    } else {
+        REMOTE.get_or_init(|| build(Client::builder()))
+    };
+    made.as_ref().map_err(|message| refusal::no_client(message))
 }
 
-fn build_client() -> Result<Client, String> {
+fn build(builder: ClientBuilder) -> Result<Client, String> {
     install_crypto();
-    Client::builder()
+    builder
         // A redirect would carry the key to a host that nobody chose.
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT)
         .user_agent(concat!("relais/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| format!("the HTTP client cannot be made: {error}"))
+        .map_err(|error| error.to_string())
+}
+
+fn is_local(url: &str) -> bool {
+    let authority = url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    matches!(host, "127.0.0.1" | "localhost" | "[::1]")
 }
 
 /// TLS needs a crypto provider before the first client; whoever comes first installs it for the process.

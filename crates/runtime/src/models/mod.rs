@@ -197,8 +197,11 @@ impl Models {
     }
 
     fn resolved(&self, provider: &str, model: &str, made: Arc<dyn Model>) -> Resolved {
-        let facts = made.facts();
-        Resolved { model: made, provider: provider.to_owned(), name: format!("{provider}/{model}"), facts }
+        let name = format!("{provider}/{model}");
+        // The operator's table stands over what a model says of itself.
+        let facts = Some(self.prices.facts(&name)).filter(|known| *known != ModelFacts::default());
+        let facts = facts.unwrap_or_else(|| made.facts());
+        Resolved { model: made, provider: provider.to_owned(), name, facts }
     }
 
     fn http_model(&self, known: &Known, provider: &str, model: &str) -> Result<HttpModel, Failure> {
@@ -371,4 +374,140 @@ fn missing_key(provider: &str, endpoint: &Endpoint) -> Failure {
 
 fn config(message: String) -> Failure {
     Failure::new(ErrorKind::Config, message)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod resolving {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> + use<> {
+        let map: BTreeMap<String, String> = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        move |name| map.get(name).cloned()
+    }
+
+    fn all_keys() -> impl Fn(&str) -> Option<String> {
+        environment(&[("OPENAI_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k"), ("GOOGLE_API_KEY", "k")])
+    }
+
+    fn models(settings: &Settings, environment: Environment<'_>) -> Models {
+        Models::new(settings, environment, Path::new("/scripts")).unwrap()
+    }
+
+    fn own(name: &str, provider: Provider) -> Settings {
+        Settings { providers: BTreeMap::from([(name.to_owned(), provider)]), ..Settings::default() }
+    }
+
+    fn refused(models: &Models, name: &str) -> String {
+        let failure = models.resolve(name).err().unwrap();
+        assert_eq!(failure.kind, ErrorKind::Config, "{failure}");
+        failure.message
+    }
+
+    #[test]
+    fn names_find_their_provider() {
+        let models = models(&Settings::default(), &all_keys());
+        let check = |name: &str, want: &str| assert_eq!(models.resolve(name).unwrap().name, want);
+        check("openai/gpt-4o", "openai/gpt-4o");
+        check("gpt-4o", "openai/gpt-4o");
+        check("o3", "openai/o3");
+        check("claude-opus-4-5", "anthropic/claude-opus-4-5");
+        check("gemini-2.5-pro", "google/gemini-2.5-pro");
+        check("ollama/library/llama3:8b", "ollama/library/llama3:8b");
+        check("script/turns.json", "script/turns.json");
+        assert_eq!(models.resolve("gpt-4o").unwrap().facts.context_tokens, Some(128_000));
+    }
+
+    #[test]
+    fn what_cannot_be_a_model_is_refused_in_clear_words() {
+        let models = models(&Settings::default(), &all_keys());
+        let check = |name: &str, words: &str| {
+            let message = refused(&models, name);
+            assert!(message.contains(words), "{words:?} is not in {message}");
+        };
+        check("", "default_model");
+        check("llama3", "write provider/model with one of anthropic/, google/, ollama/, openai/, script/");
+        check("opneai/gpt-4o", "no provider `opneai`");
+        check("openai/", "not a model");
+        check("/gpt-4o", "not a model");
+        check("google/../../secrets", "characters that no model's name has");
+        check("google/x?key=1", "characters that no model's name has");
+        check(&format!("openai/{}", "x".repeat(500)), "too long");
+    }
+
+    #[test]
+    fn a_missing_key_names_the_variables_and_a_way_out() {
+        let models = models(&Settings::default(), &environment(&[("OPENAI_API_KEY", "  ")]));
+        for (name, variables) in [
+            ("gpt-4o", "OPENAI_API_KEY"),
+            ("claude-x", "ANTHROPIC_API_KEY"),
+            ("gemini-x", "GEMINI_API_KEY or GOOGLE_API_KEY"),
+        ] {
+            let message = refused(&models, name);
+            assert!(message.contains(variables) && message.contains("--simulate"), "{message}");
+        }
+        assert!(models.resolve("ollama/x").is_ok(), "needs none");
+    }
+
+    #[test]
+    fn providers_of_ones_own() {
+        let with_url = |url: &str| Provider { base_url: Some(url.to_owned()), ..Provider::default() };
+        let none = environment(&[]);
+        assert!(models(&own("groq", with_url("https://groq.example/openai/v1")), &none).resolve("groq/llama").is_ok());
+        let keyed = Provider { api_key_env: Some("MY_KEY".into()), ..with_url("https://x.example") };
+        assert!(refused(&models(&own("mine", keyed), &none), "mine/x").contains("MY_KEY"));
+        let local = environment(&[("OPENAI_BASE_URL", "http://127.0.0.1:1234/v1")]);
+        assert!(models(&Settings::default(), &local).resolve("gpt-4o").is_ok(), "a local server may need no key");
+        let fails =
+            |provider: Provider| Models::new(&own("mine", provider), &none, Path::new(".")).err().unwrap().message;
+        assert!(fails(Provider::default()).contains("needs a `base_url`"));
+        let odd = Provider { format: Some("opanai".into()), ..with_url("http://x.example") };
+        assert!(fails(odd).contains("formats are openai, anthropic, google, ollama"));
+    }
+
+    #[test]
+    fn addresses_are_taken_as_people_write_them() {
+        let check =
+            |format: &str, given: &str, want: &str| assert_eq!(base_address(format, given), want, "{format} {given}");
+        check("openai", "http://127.0.0.1:8080", "http://127.0.0.1:8080/v1");
+        check("openai", "https://x.example/openai/v1/", "https://x.example/openai/v1");
+        check("anthropic", "https://x.example", "https://x.example/v1");
+        check("anthropic", "https://x.example/claude", "https://x.example/claude/v1");
+        check("anthropic", "https://x.example/v1", "https://x.example/v1");
+        check("google", "https://x.example", "https://x.example/v1beta");
+        check("google", "https://x.example/v1", "https://x.example/v1");
+        check("ollama", "box", "http://box:11434/v1");
+        check("ollama", "box:99", "http://box:99/v1");
+        check("ollama", "0.0.0.0", "http://127.0.0.1:11434/v1");
+        check("ollama", "0.0.0.0:99", "http://127.0.0.1:99/v1");
+        check("ollama", "https://ollama.example", "https://ollama.example/v1");
+        check("ollama", "http://box:99/v1", "http://box:99/v1");
+    }
+
+    #[test]
+    fn only_openais_own_hosts_are_treated_as_such() {
+        let check = |url: &str, want: bool| assert_eq!(is_openai_host(url), want, "{url}");
+        check("https://api.openai.com/v1", true);
+        check("https://eu.api.openai.com/v1", true);
+        check("https://openai.com.evil.example/v1", false);
+        check("http://127.0.0.1:8080/v1", false);
+    }
+
+    #[test]
+    fn a_prefix_of_ones_own_wins_and_the_default_is_used() {
+        let settings = Settings { default_model: Some("sim/any".into()), ..Settings::default() };
+        let mut models = models(&settings, &environment(&[]));
+        assert!(models.resolve("").is_err());
+        models.register("sim", Arc::new(|_| Arc::new(script::ScriptModel::new(Path::new("x")))));
+        assert_eq!(models.resolve("").unwrap().name, "sim/any");
+    }
+
+    #[test]
+    fn the_list_shows_who_can_be_called() {
+        let models = models(&Settings::default(), &environment(&[("ANTHROPIC_API_KEY", "k")]));
+        let seen: Vec<_> = models.list().into_iter().map(|row| (row.provider, row.has_key, row.usable)).collect();
+        let want =
+            [("anthropic", true, true), ("google", false, false), ("ollama", false, true), ("openai", false, false)];
+        assert_eq!(seen, want.map(|(name, key, usable)| (name.to_owned(), key, usable)));
+    }
 }

@@ -127,6 +127,10 @@ pub fn bad_address(origin: &Origin<'_>, error: &reqwest::Error) -> ModelError {
     last(ErrorKind::Config, message)
 }
 
+pub fn no_client(message: &str) -> ModelError {
+    last(ErrorKind::Config, format!("no HTTP client can be made on this machine: {message}"))
+}
+
 pub fn unusable_key(origin: &Origin<'_>) -> ModelError {
     let names = origin.key_variables.join(" or ");
     last(ErrorKind::Config, format!("the key in {names} holds characters that no key has (a line break?)"))

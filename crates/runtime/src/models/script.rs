@@ -177,3 +177,84 @@ fn unmatched(request: &Request) -> String {
     let last: String = request.messages.last().map(text_of).unwrap_or_default().chars().take(120).collect();
     format!("no turn fits turn {} whose last message starts with {last:?}; add one without `when`", turn_of(request))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = r#"[
+        {"when": {"turn": 0, "contains": "price"}, "calls": [{"tool": "find", "arguments": {"q": 1}}, {"tool": "find"}]},
+        {"when": {"turn": 1, "model_saw": "price"}, "text": "42", "usage": {"prompt": 7, "completion": 2}},
+        {"when": {"contains": "fail"}, "error": {"kind": "rate_limit", "retry_after_ms": 30}},
+        {"text": "otherwise"}
+    ]"#;
+
+    fn conversation(texts: &[&str]) -> Request {
+        let said = |(index, text): (usize, &&str)| match index % 2 {
+            0 => Message::User { text: text.to_string() },
+            _ => Message::Assistant { text: text.to_string(), calls: Vec::new() },
+        };
+        let messages = texts.iter().enumerate().map(said).collect();
+        Request {
+            model: String::new(),
+            messages,
+            tools: Vec::new(),
+            output_schema: None,
+            max_tokens: None,
+            temperature: None,
+        }
+    }
+
+    async fn answer(script: &str, texts: &[&str]) -> Result<Spoken, ModelError> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("turns.json");
+        std::fs::write(&file, script).unwrap();
+        let request = conversation(texts);
+        ScriptModel::new(&file).call(ModelCall { request: &request, tools: &[], key: "k", live: &|_| {} }).await
+    }
+
+    #[tokio::test]
+    async fn the_first_turn_that_fits_answers_the_same_every_time() {
+        for _ in 0..2 {
+            let spoken = answer(SCRIPT, &["the price?"]).await.unwrap();
+            let ids: Vec<&str> = spoken.reply.calls.iter().map(|call| call.id.as_str()).collect();
+            assert_eq!((ids, spoken.reply.finish), (vec!["script_0_0", "script_0_1"], Finish::ToolCalls));
+            let spoken = answer(SCRIPT, &["the price?", "", "here"]).await.unwrap();
+            assert_eq!((spoken.reply.text.as_str(), spoken.usage.prompt), ("42", 7));
+            assert_eq!(answer(SCRIPT, &["hello"]).await.unwrap().reply.text, "otherwise");
+        }
+        let error = answer(SCRIPT, &["fail please"]).await.unwrap_err();
+        assert_eq!((error.kind, error.transient), (ErrorKind::RateLimit, true));
+        assert_eq!(error.retry_after, Some(Duration::from_millis(30)));
+    }
+
+    #[tokio::test]
+    async fn one_turn_per_line_is_a_script_too() {
+        let lines = "{\"when\": {\"turn\": 1}, \"text\": \"b\"}\n\n{\"text\": \"a\"}\n";
+        assert_eq!(answer(lines, &["x"]).await.unwrap().reply.text, "a");
+        assert_eq!(answer(lines, &["x", "y", "z"]).await.unwrap().reply.text, "b");
+    }
+
+    #[tokio::test]
+    async fn a_bad_script_says_where() {
+        for (script, words) in [
+            ("[{\"txet\": \"a\"}]", "unknown field `txet`"),
+            ("{\"text\": \"a\"}\n{\"text\": 3}", "line 2"),
+            ("[{\"when\": {\"turn\": 9}}]", "no turn fits turn 0 whose last message starts with \"hello\""),
+            ("[", "EOF"),
+        ] {
+            let error = answer(script, &["hello"]).await.unwrap_err();
+            assert!(error.kind == ErrorKind::Config && !error.transient, "{error}");
+            assert!(error.message.contains(words) && error.message.contains("turns.json"), "{words:?} not in {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_file_is_named() {
+        let request = conversation(&["x"]);
+        let call = ModelCall { request: &request, tools: &[], key: "k", live: &|_| {} };
+        let error = ScriptModel::new(Path::new("/no/such/turns.json")).call(call).await.unwrap_err();
+        assert!(error.message.contains("/no/such/turns.json"), "{error}");
+    }
+}
