@@ -116,6 +116,10 @@ fn messages(ask: &Ask<'_>) -> Vec<Value> {
             None => list.push((role, blocks)),
         }
     }
+    if list.is_empty() {
+        // Instructions alone are no conversation to this provider.
+        list.push(("user", vec![text_block("")]));
+    }
     list.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
 }
 
@@ -238,5 +242,123 @@ fn take_stop(draft: &mut Draft, reason: &Value) {
     };
     if let Some(reason) = reason.as_str() {
         draft.finish = Some(finish(reason));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::format::samples::{body, closed_schema, conversation, read, tools};
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_written_as_documented() {
+        let thinking = json!({"type": "thinking", "thinking": "tea…", "signature": "sig"});
+        let request = conversation(Some(json!({ "anthropic": [thinking] })));
+        let want = json!({
+            "model": "m",
+            "max_tokens": 8192,
+            "stream": true,
+            "system": "Be brief.",
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "Find tea"}]},
+                {"role": "assistant", "content": [
+                    thinking,
+                    {"type": "text", "text": "Looking."},
+                    {"type": "tool_use", "id": "a", "name": "mcp_shop_find", "input": {"q": "tea"}},
+                    {"type": "tool_use", "id": "b", "name": "mcp_shop_find", "input": {"not_json": "{oops"}}
+                ]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "a", "content": "3 teas"},
+                    {"type": "tool_result", "tool_use_id": "b", "content": "arguments are not JSON", "is_error": true}
+                ]}
+            ],
+            "tools": [{
+                "name": "mcp_shop_find", "description": "Finds things",
+                "input_schema": {"type": "object", "properties": {"q": {"type": "string"}}}
+            }]
+        });
+        assert_eq!(body(&Anthropic, "m", &request, &tools()), want);
+    }
+
+    #[test]
+    fn another_providers_opaque_data_is_not_sent() {
+        let sent = body(&Anthropic, "m", &conversation(Some(json!({"google": "sig"}))), &[]).to_string();
+        assert!(!sent.contains("sig"), "{sent}");
+    }
+
+    #[test]
+    fn a_schema_goes_where_the_model_takes_it() {
+        let check = |model: &str, schema: Value, native: bool| {
+            let mut request = conversation(None);
+            request.output_schema = Some(schema.clone());
+            let body = body(&Anthropic, model, &request, &[]);
+            let format = json!({"format": {"type": "json_schema", "schema": schema}});
+            assert_eq!(body.get("output_config"), native.then_some(&format), "{model}");
+            assert_eq!(body["system"].as_str().unwrap().contains("JSON Schema"), !native);
+        };
+        check("claude-sonnet-4-5", closed_schema(), true);
+        check("claude-sonnet-4-5", json!({"type": "object"}), false);
+        check("claude-3-5-haiku-latest", closed_schema(), false);
+        check("claude-sonnet-4-20250514", closed_schema(), false);
+    }
+
+    #[test]
+    fn empty_texts_and_instructions_alone_are_still_accepted() {
+        let mut request = conversation(None);
+        request.messages = vec![Message::System { text: "Go.".into() }];
+        assert_eq!(body(&Anthropic, "m", &request, &[])["messages"][0]["role"], "user");
+        request.messages = vec![Message::User { text: "  ".into() }];
+        assert_eq!(body(&Anthropic, "m", &request, &[])["messages"][0]["content"][0]["text"], EMPTY);
+    }
+
+    fn start(index: u64, block: Value) -> Value {
+        json!({"type": "content_block_start", "index": index, "content_block": block})
+    }
+
+    fn delta(index: u64, delta: Value) -> Value {
+        json!({"type": "content_block_delta", "index": index, "delta": delta})
+    }
+
+    #[test]
+    fn thinking_is_kept_with_the_call_it_led_to() {
+        let usage = json!({"input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 1});
+        let events = [
+            json!({"type": "message_start", "message": {"model": "m-1", "usage": usage}}),
+            start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+            delta(0, json!({"type": "thinking_delta", "thinking": "I should "})),
+            delta(0, json!({"type": "thinking_delta", "thinking": "look"})),
+            delta(0, json!({"type": "signature_delta", "signature": "sig"})),
+            start(1, json!({"type": "text", "text": ""})),
+            delta(1, json!({"type": "text_delta", "text": "Looking."})),
+            start(2, json!({"type": "tool_use", "id": "a", "name": "mcp_shop_find", "input": {}})),
+            delta(2, json!({"type": "input_json_delta", "partial_json": "{\"q\":"})),
+            json!({"type": "ping"}),
+            delta(2, json!({"type": "input_json_delta", "partial_json": "1}"})),
+            start(3, json!({"type": "tool_use", "id": "b", "name": "mcp_shop_find", "input": {}})),
+            json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 42}}),
+            json!({"type": "message_stop"}),
+        ];
+        let spoken = read(&Anthropic, &events).unwrap();
+        let calls = &spoken.reply.calls;
+        let thinking = json!({"anthropic": [{"type": "thinking", "thinking": "I should look", "signature": "sig"}]});
+        assert_eq!((calls[0].opaque.as_ref(), calls[1].opaque.as_ref()), (Some(&thinking), None));
+        assert_eq!((calls[0].arguments.clone(), calls[1].arguments.clone()), (json!({"q": 1}), json!({})));
+        assert_eq!((spoken.usage.prompt, spoken.usage.cached, spoken.usage.completion), (15, 5, 42));
+        assert_eq!((spoken.reply.text.as_str(), spoken.reply.finish), ("Looking.", Finish::ToolCalls));
+    }
+
+    #[test]
+    fn endings() {
+        let check = |reason: &str, want: Finish| {
+            let stop = json!({"type": "message_delta", "delta": {"stop_reason": reason}});
+            assert_eq!(read(&Anthropic, &[stop]).unwrap().reply.finish, want, "{reason}");
+        };
+        check("end_turn", Finish::Stop);
+        check("stop_sequence", Finish::Stop);
+        check("max_tokens", Finish::Length);
+        check("refusal", Finish::Filtered);
+        let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+        assert!(read(&Anthropic, &[error]).unwrap_err().transient);
     }
 }

@@ -163,3 +163,113 @@ fn failure(error: ModelError, failures: u32) -> Failure {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::model::{BoxFuture, Model};
+    use crate::settings::Settings;
+    use relais_engine::{Finish, Reply};
+    use std::collections::VecDeque;
+    use std::path::Path;
+    use std::sync::{Arc, Mutex};
+
+    /// Fails as told, then answers; with no answer left it is silent for ever.
+    #[derive(Default)]
+    struct Told {
+        errors: Mutex<VecDeque<ModelError>>,
+        is_silent: bool,
+    }
+
+    impl Model for Told {
+        fn call<'a>(&'a self, _call: ModelCall<'a>) -> BoxFuture<'a, Result<Spoken, ModelError>> {
+            let next = self.errors.lock().unwrap().pop_front();
+            Box::pin(async move {
+                match next {
+                    Some(error) => Err(error),
+                    None if self.is_silent => std::future::pending().await,
+                    None => Ok(spoken()),
+                }
+            })
+        }
+    }
+
+    fn spoken() -> Spoken {
+        let reply = Reply { text: "hi".into(), calls: Vec::new(), finish: Finish::Stop, model: String::new() };
+        Spoken { reply, usage: Usage { prompt: 3, ..Usage::default() } }
+    }
+
+    fn error(kind: ErrorKind, retry_after_s: Option<u64>, transient: bool) -> ModelError {
+        let retry_after = retry_after_s.map(Duration::from_secs);
+        ModelError { kind, message: "to order".into(), retry_after, transient }
+    }
+
+    async fn run(told: Told, key: &str) -> Answer {
+        let mut models = Models::new(&Settings::default(), &|_| None, Path::new(".")).unwrap();
+        let told = Arc::new(told);
+        models.register("told", Arc::new(move |_| told.clone()));
+        let request = Request {
+            model: "told/x".into(),
+            messages: Vec::new(),
+            tools: Vec::new(),
+            output_schema: None,
+            max_tokens: None,
+            temperature: None,
+        };
+        call(&models, &Governors::default(), &request, &[], key, &|_| {}).await
+    }
+
+    fn failing(errors: Vec<ModelError>) -> Told {
+        Told { errors: Mutex::new(errors.into()), is_silent: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn transport_is_tried_four_times_with_growing_waits() {
+        let broken = || error(ErrorKind::Transport, None, true);
+        let answer = run(failing(vec![broken(), broken(), broken()]), "k").await;
+        assert_eq!((answer.usage.retries, answer.usage.model_calls, answer.usage.prompt), (3, 1, 3));
+        // Half to all of 0.5 s, 1 s and 2 s.
+        assert!((1750..=3500).contains(&answer.ms), "{} ms", answer.ms);
+        let answer = run(failing((0..9).map(|_| broken()).collect()), "k").await;
+        let failure = Failure::new(ErrorKind::Transport, "to order (after 4 tries)");
+        assert_eq!((answer.body, answer.usage.retries), (Body::Failed(failure), 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_differ_by_key_and_repeat_exactly() {
+        let mut waits = Vec::new();
+        for key in ["a", "a", "b"] {
+            let broken = error(ErrorKind::Transport, None, true);
+            waits.push(run(failing(vec![broken]), key).await.ms);
+        }
+        assert!(waits[0] == waits[1] && waits[0] != waits[2], "{waits:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_429_waits_as_long_as_it_is_told_and_as_often() {
+        let limited = |wait| error(ErrorKind::RateLimit, Some(wait), true);
+        let answer = run(failing((0..20).map(|_| limited(7)).collect()), "k").await;
+        assert_eq!((answer.usage.retries, answer.ms), (20, 140_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overloaded_provider_is_given_the_time_it_asks_for() {
+        let answer = run(failing(vec![error(ErrorKind::Provider, Some(9), true)]), "k").await;
+        assert_eq!(answer.ms, 9000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_final_is_not_tried_again() {
+        let answer = run(failing(vec![error(ErrorKind::Provider, None, false)]), "k").await;
+        let failure = Failure::new(ErrorKind::Provider, "to order");
+        assert_eq!((answer.body, answer.usage.retries, answer.ms), (Body::Failed(failure), 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_after_ten_minutes() {
+        let answer = run(Told { is_silent: true, ..Told::default() }, "k").await;
+        let failure = Failure::new(ErrorKind::Timeout, "the call to told/x took longer than 600 s");
+        assert_eq!((answer.body, answer.ms), (Body::Failed(failure), 600_000));
+    }
+}

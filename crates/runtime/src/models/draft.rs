@@ -1,5 +1,7 @@
 //! A reply while it comes in. Every wire format writes into one of these; what is odd about providers ends here.
 
+use std::collections::BTreeSet;
+
 use relais_engine::{ErrorKind, Finish, Reply, ToolUse, Usage};
 use serde_json::{Map, Value, json};
 
@@ -43,8 +45,7 @@ impl Draft {
         if self.finish.is_none() && !self.ended {
             return Err(broken("the answer ended before its end marker (half a stream)"));
         }
-        let calls: Vec<ToolUse> =
-            self.calls.into_iter().enumerate().map(|(index, call)| call.into_use(names, turn, index)).collect();
+        let calls = into_uses(self.calls, names, turn);
         let finish = final_finish(self.finish, &calls);
         Ok(Spoken { reply: Reply { text: self.text, calls, finish, model: self.model }, usage: self.usage })
     }
@@ -64,12 +65,17 @@ impl Draft {
     }
 }
 
-impl DraftCall {
-    fn into_use(self, names: &Names, turn: usize, index: usize) -> ToolUse {
-        let (arguments, garbled) = parse_arguments(self.arguments);
-        let id = if self.id.is_empty() { format!("{MADE_ID}{turn}_{index}") } else { self.id };
-        ToolUse { id, tool: names.ours(&self.name), arguments, garbled, opaque: self.opaque }
+/// Results find their call by its id: one that is missing, or that was given twice, is made here.
+fn into_uses(calls: Vec<DraftCall>, names: &Names, turn: usize) -> Vec<ToolUse> {
+    let mut seen = BTreeSet::new();
+    let mut uses = Vec::with_capacity(calls.len());
+    for (index, call) in calls.into_iter().enumerate() {
+        let is_usable = !call.id.is_empty() && seen.insert(call.id.clone());
+        let id = if is_usable { call.id } else { format!("{MADE_ID}{turn}_{index}") };
+        let (arguments, garbled) = parse_arguments(call.arguments);
+        uses.push(ToolUse { id, tool: names.ours(&call.name), arguments, garbled, opaque: call.opaque });
     }
+    uses
 }
 
 fn parse_arguments(text: String) -> (Value, Option<String>) {
@@ -133,13 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn missing_ids_are_stable_and_told_apart() {
+    fn missing_and_repeated_ids_are_made_stable() {
         let mut draft = Draft { ended: true, ..Draft::default() };
-        draft.open_call(DraftCall { name: "a".into(), ..DraftCall::default() }).unwrap();
-        draft.open_call(DraftCall { name: "a".into(), ..DraftCall::default() }).unwrap();
+        for id in ["", "", "x", "x"] {
+            draft.open_call(DraftCall { id: id.into(), name: "a".into(), ..DraftCall::default() }).unwrap();
+        }
         let spoken = draft.into_spoken(&Names::default(), 3).unwrap();
         let ids: Vec<&str> = spoken.reply.calls.iter().map(|call| call.id.as_str()).collect();
-        assert_eq!(ids, ["relais_3_0", "relais_3_1"]);
+        assert_eq!(ids, ["relais_3_0", "relais_3_1", "x", "relais_3_3"]);
         assert_eq!(spoken.reply.finish, Finish::ToolCalls);
     }
 }

@@ -82,3 +82,73 @@ pub fn error_inside(error: &Value) -> ModelError {
 pub fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
+
+/// A conversation with everything in it, and ways to run a format on data.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub mod samples {
+    use super::*;
+    use crate::model::Spoken;
+    use relais_engine::ToolUse;
+    use relais_plan::Effect;
+    use serde_json::json;
+
+    pub fn conversation(opaque: Option<Value>) -> Request {
+        let call = |id: &str, opaque: Option<Value>, garbled: Option<&str>| ToolUse {
+            id: id.into(),
+            tool: "mcp:shop/find".into(),
+            arguments: garbled.map_or(json!({"q": "tea"}), |_| Value::Null),
+            garbled: garbled.map(str::to_owned),
+            opaque,
+        };
+        let result = |id: &str, text: &str, failed: bool| Message::Tool {
+            use_id: id.into(),
+            tool: "mcp:shop/find".into(),
+            text: text.into(),
+            failed,
+        };
+        let messages = vec![
+            Message::System { text: "Be brief.".into() },
+            Message::User { text: "Find tea".into() },
+            Message::Assistant {
+                text: "Looking.".into(),
+                calls: vec![call("a", opaque, None), call("b", None, Some("{oops"))],
+            },
+            result("a", "3 teas", false),
+            result("b", "arguments are not JSON", true),
+        ];
+        Request {
+            model: String::new(),
+            messages,
+            tools: Vec::new(),
+            output_schema: None,
+            max_tokens: None,
+            temperature: None,
+        }
+    }
+
+    pub fn tools() -> Vec<ToolSpec> {
+        let parameters = json!({"type": "object", "properties": {"q": {"type": "string"}}});
+        let description = "Finds things".to_owned();
+        vec![ToolSpec { name: "mcp:shop/find".into(), description, parameters, effect: Effect::Read }]
+    }
+
+    pub fn closed_schema() -> Value {
+        let properties = json!({"tea": {"type": "string"}});
+        json!({"type": "object", "properties": properties, "required": ["tea"], "additionalProperties": false})
+    }
+
+    pub fn body(format: &dyn Format, model: &str, request: &Request, tools: &[ToolSpec]) -> Value {
+        format.body(&Ask { model, request, tools, names: &names_of(request, tools) })
+    }
+
+    /// Runs a stream of events, given as their JSON.
+    pub fn read(format: &dyn Format, events: &[Value]) -> Result<Spoken, ModelError> {
+        let mut draft = Draft::default();
+        for event in events {
+            let data = event.as_str().map_or_else(|| event.to_string(), str::to_owned);
+            format.read_event(&mut draft, &sse::Event { name: String::new(), data }, &|_| {})?;
+        }
+        draft.into_spoken(&names_of(&conversation(None), &tools()), 1)
+    }
+}

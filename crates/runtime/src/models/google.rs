@@ -97,6 +97,10 @@ fn contents(ask: &Ask<'_>) -> Vec<Value> {
             None => list.push((role, parts)),
         }
     }
+    if list.is_empty() {
+        // Instructions alone are no conversation to this provider.
+        list.push(("user", vec![json!({ "text": " " })]));
+    }
     list.into_iter().map(|(role, parts)| json!({ "role": role, "parts": parts })).collect()
 }
 
@@ -210,5 +214,117 @@ fn usage(json: &Value) -> Usage {
         cached: count(&json["cachedContentTokenCount"]),
         reasoning: thought,
         ..Usage::default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::format::samples::{body, closed_schema, conversation, read, tools};
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_written_as_documented() {
+        let mut request = conversation(Some(json!({ "google": "sig" })));
+        request.max_tokens = Some(100);
+        let want = json!({
+            "systemInstruction": {"parts": [{"text": "Be brief."}]},
+            "contents": [
+                {"role": "user", "parts": [{"text": "Find tea"}]},
+                {"role": "model", "parts": [
+                    {"text": "Looking."},
+                    {"functionCall": {"name": "mcp_shop_find", "args": {"q": "tea"}, "id": "a"}, "thoughtSignature": "sig"},
+                    {"functionCall": {"name": "mcp_shop_find", "args": {"not_json": "{oops"}, "id": "b"}}
+                ]},
+                {"role": "user", "parts": [
+                    {"functionResponse": {"name": "mcp_shop_find", "response": {"result": "3 teas"}, "id": "a"}},
+                    {"functionResponse": {"name": "mcp_shop_find", "response": {"error": "arguments are not JSON"}, "id": "b"}}
+                ]}
+            ],
+            "tools": [{"functionDeclarations": [{
+                "name": "mcp_shop_find", "description": "Finds things",
+                "parametersJsonSchema": {"type": "object", "properties": {"q": {"type": "string"}}}
+            }]}],
+            "generationConfig": {"maxOutputTokens": 100}
+        });
+        assert_eq!(body(&Google, "gemini-3-pro", &request, &tools()), want);
+    }
+
+    #[test]
+    fn an_unsigned_history_gets_the_stand_in_only_from_gemini_3_on() {
+        let signature = |model: &str| {
+            let body = body(&Google, model, &conversation(None), &tools());
+            body["contents"][1]["parts"][1].get("thoughtSignature").cloned()
+        };
+        assert_eq!(signature("gemini-3-pro"), Some(json!(NO_SIGNATURE)));
+        assert_eq!(signature("gemini-2.5-pro"), None);
+    }
+
+    #[test]
+    fn a_schema_goes_where_the_model_takes_it() {
+        let check = |model: &str, tools: &[ToolSpec], native: bool| {
+            let mut request = conversation(None);
+            request.output_schema = Some(closed_schema());
+            let body = body(&Google, model, &request, tools);
+            assert_eq!(body["generationConfig"]["responseJsonSchema"] == closed_schema(), native, "{model}");
+            assert_eq!(body["systemInstruction"].to_string().contains("JSON Schema"), !native);
+        };
+        check("gemini-2.5-flash", &[], true);
+        check("gemini-2.5-flash", &tools(), false);
+        check("gemini-3-flash", &tools(), true);
+    }
+
+    fn chunk(parts: Value, finish: Option<&str>) -> Value {
+        json!({"candidates": [{"content": {"parts": parts}, "finishReason": finish}]})
+    }
+
+    #[test]
+    fn calls_without_ids_get_stable_ones_that_are_not_sent_back() {
+        let parts = json!([
+            {"text": "hm", "thought": true},
+            {"functionCall": {"name": "mcp_shop_find", "args": {"q": 1}}, "thoughtSignature": "sig"},
+            {"functionCall": {"name": "mcp_shop_find", "args": {"q": 2}}}
+        ]);
+        let calls = read(&Google, &[chunk(parts, None), chunk(json!([]), Some("STOP"))]).unwrap().reply.calls;
+        assert_eq!((calls[0].id.as_str(), calls[1].id.as_str()), ("relais_1_0", "relais_1_1"));
+        assert_eq!((calls[0].opaque.clone(), calls[1].opaque.clone()), (Some(json!({"google": "sig"})), None));
+        let mut request = conversation(None);
+        request.messages = vec![Message::Assistant { text: String::new(), calls }];
+        let sent = body(&Google, "gemini-3-pro", &request, &[]).to_string();
+        assert!(!sent.contains("relais_") && sent.contains("sig"), "{sent}");
+    }
+
+    #[test]
+    fn usage_counts_thoughts_as_completion() {
+        let mut last = chunk(json!([{"text": "hi"}]), Some("STOP"));
+        last["usageMetadata"] = json!({
+            "promptTokenCount": 10, "candidatesTokenCount": 3, "thoughtsTokenCount": 4, "cachedContentTokenCount": 2
+        });
+        let usage = read(&Google, &[last]).unwrap().usage;
+        assert_eq!((usage.prompt, usage.completion, usage.cached, usage.reasoning), (10, 7, 2, 4));
+    }
+
+    #[test]
+    fn endings() {
+        let check = |reason: &str, want: Finish| {
+            let reply = read(&Google, &[chunk(json!([{"text": "hi"}]), Some(reason))]).unwrap().reply;
+            assert_eq!((reply.finish, reply.text.as_str()), (want, "hi"), "{reason}");
+        };
+        check("STOP", Finish::Stop);
+        check("MAX_TOKENS", Finish::Length);
+        check("SAFETY", Finish::Filtered);
+        let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
+        assert_eq!(read(&Google, &[blocked]).unwrap().reply.finish, Finish::Filtered);
+        let withdrawn = read(&Google, &[chunk(json!([]), Some("MALFORMED_FUNCTION_CALL"))]).unwrap_err();
+        assert!(withdrawn.transient && withdrawn.kind == ErrorKind::Provider);
+        assert!(read(&Google, &[chunk(json!([{"text": "half"}]), None)]).is_err());
+    }
+
+    #[test]
+    fn a_list_of_chunks_in_one_piece_is_read_too() {
+        let mut draft = Draft::default();
+        let list = json!([chunk(json!([{"text": "a"}]), None), chunk(json!([{"text": "b"}]), Some("STOP"))]);
+        Google.read_whole(&mut draft, &list).unwrap();
+        assert_eq!(draft.text, "ab");
     }
 }

@@ -25,6 +25,11 @@ const ERROR_MAX_BYTES: usize = 64 * 1024;
 /// A provider that does not even take the connection is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The end of the transfer is nearly always in the same packet as the end marker.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
+
+type Bytes = Vec<u8>;
+
 /// A model behind an address.
 pub struct HttpModel {
     pub format: Arc<dyn Format>,
@@ -96,7 +101,7 @@ impl HttpModel {
     ) -> Result<(), ModelError> {
         let mut parser = sse::Parser::default();
         let mut bytes_read = 0;
-        while let Some(bytes) = self.next_chunk(response).await? {
+        while let Some(bytes) = self.next_part(response, draft).await? {
             bytes_read += bytes.len();
             if bytes_read > STREAM_MAX_BYTES {
                 return Err(refusal::too_large(&self.origin(), STREAM_MAX_BYTES));
@@ -104,12 +109,18 @@ impl HttpModel {
             for event in parser.push(&bytes).map_err(|error| broken(&error.to_string()))? {
                 self.format.read_event(draft, &event, live)?;
             }
-            // Some servers keep the connection open after their end marker.
             if draft.ended {
+                drain(response).await;
                 return Ok(());
             }
         }
         parser.finish().map_or(Ok(()), |event| self.format.read_event(draft, &event, live))
+    }
+
+    /// What breaks after the stop reason takes nothing from the answer: asking again would be paying twice.
+    async fn next_part(&self, response: &mut Response, draft: &Draft) -> Result<Option<Bytes>, ModelError> {
+        let part = self.next_chunk(response).await;
+        if draft.finish.is_some() { Ok(part.unwrap_or(None)) } else { part }
     }
 
     /// A body whose media type does not say that it is a stream.
@@ -158,12 +169,9 @@ impl HttpModel {
         Ok(body)
     }
 
-    async fn next_chunk(
-        &self,
-        response: &mut Response,
-    ) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]> + use<>>, ModelError> {
+    async fn next_chunk(&self, response: &mut Response) -> Result<Option<Bytes>, ModelError> {
         let chunk = timeout(self.stall, response.chunk()).await.map_err(|_| self.stalled())?;
-        chunk.map_err(|error| refusal::cut_off(&self.origin(), &error))
+        Ok(chunk.map_err(|error| refusal::cut_off(&self.origin(), &error))?.map(Vec::from))
     }
 
     fn url(&self) -> String {
@@ -202,6 +210,14 @@ impl HttpModel {
             Some(_) | None => text.to_owned(),
         }
     }
+}
+
+/// Reads the end of the transfer, so that the connection can serve the next call. Some servers keep it open after
+/// their end marker: those are not waited for.
+async fn drain(response: &mut Response) {
+    let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
+    // Out of time means only that the connection is not used again.
+    let _ = timeout(DRAIN_TIMEOUT, rest).await;
 }
 
 fn media_type(response: &Response) -> String {

@@ -156,11 +156,9 @@ fn take_part(draft: &mut Draft, choice: &Value, field: &str, live: LiveFn<'_>) -
     for thought in ["reasoning_content", "reasoning"].iter().filter_map(|key| part[*key].as_str()) {
         live(Live::Thought(thought));
     }
-    for key in ["content", "refusal"] {
-        if let Some(text) = part[key].as_str().filter(|text| !text.is_empty()) {
-            draft.text.push_str(text);
-            live(Live::Text(text));
-        }
+    for text in texts(&part["content"]).into_iter().chain(part["refusal"].as_str()).filter(|text| !text.is_empty()) {
+        draft.text.push_str(text);
+        live(Live::Text(text));
     }
     for (position, call) in part["tool_calls"].as_array().into_iter().flatten().enumerate() {
         take_call(draft, call, position as u64, field == "message")?;
@@ -172,6 +170,12 @@ fn take_part(draft: &mut Draft, choice: &Value, field: &str, live: LiveFn<'_>) -
         draft.finish = Some(Finish::Filtered);
     }
     Ok(())
+}
+
+/// Text, or, with some servers, a list of parts.
+fn texts(content: &Value) -> Vec<&str> {
+    let parts = content.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
+    content.as_str().into_iter().chain(parts).collect()
 }
 
 fn take_call(draft: &mut Draft, call: &Value, position: u64, whole: bool) -> Result<(), ModelError> {
@@ -206,5 +210,126 @@ fn finish(reason: &str) -> Finish {
         "length" => Finish::Length,
         "content_filter" => Finish::Filtered,
         _ => Finish::Stop,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::format::samples::{body, closed_schema, conversation, read, tools};
+    use super::*;
+
+    const OTHER: OpenAi = OpenAi { own_host: false };
+
+    #[test]
+    fn a_conversation_is_written_as_documented() {
+        let mut request = conversation(None);
+        request.max_tokens = Some(100);
+        request.temperature = Some(0.5);
+        let want = json!({
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Find tea"},
+                {"role": "assistant", "content": "Looking.", "tool_calls": [
+                    {"id": "a", "type": "function", "function": {"name": "mcp_shop_find", "arguments": "{\"q\":\"tea\"}"}},
+                    {"id": "b", "type": "function", "function": {"name": "mcp_shop_find", "arguments": "{\"not_json\":\"{oops\"}"}}
+                ]},
+                {"role": "tool", "tool_call_id": "a", "content": "3 teas"},
+                {"role": "tool", "tool_call_id": "b", "content": "Error: arguments are not JSON"}
+            ],
+            "stream": true,
+            "stream_options": {"include_usage": true},
+            "tools": [{"type": "function", "function": {
+                "name": "mcp_shop_find", "description": "Finds things",
+                "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}
+            }}],
+            "max_tokens": 100,
+            "temperature": 0.5
+        });
+        assert_eq!(body(&OTHER, "m", &request, &tools()), want);
+        let own = body(&OpenAi { own_host: true }, "m", &request, &[]);
+        assert_eq!((&own["max_completion_tokens"], own.get("max_tokens"), own.get("tools")), (&json!(100), None, None));
+    }
+
+    #[test]
+    fn a_schema_is_strict_where_it_can_be_and_in_the_prompt_where_it_must() {
+        let check = |schema: Value, strict: Option<bool>| {
+            let mut request = conversation(None);
+            request.output_schema = Some(schema);
+            let body = body(&OTHER, "m", &request, &[]);
+            assert_eq!(body["response_format"]["json_schema"]["strict"].as_bool(), strict);
+            let system = body["messages"][0]["content"].as_str().unwrap();
+            assert_eq!(system.contains("JSON Schema"), strict.is_none(), "{system}");
+        };
+        check(closed_schema(), Some(true));
+        check(json!({"type": "object"}), Some(false));
+        check(json!({"type": "array"}), None);
+    }
+
+    fn delta(delta: Value) -> Value {
+        json!({"model": "m-1", "choices": [{"delta": delta}]})
+    }
+
+    fn end(reason: &str) -> Value {
+        json!({"choices": [{"delta": {}, "finish_reason": reason}]})
+    }
+
+    fn piece(index: Option<u64>, id: Option<&str>, name: Option<&str>, arguments: &str) -> Value {
+        delta(json!({"tool_calls": [{"index": index, "id": id, "function": {"name": name, "arguments": arguments}}]}))
+    }
+
+    #[test]
+    fn interleaved_calls_are_put_together_by_index() {
+        let events = [
+            piece(Some(0), Some("a"), Some("mcp_shop_find"), ""),
+            piece(Some(1), Some("b"), Some("mcp_shop_find"), ""),
+            piece(Some(0), None, None, "{\"q\":"),
+            piece(Some(1), None, None, "{\"q\":2}"),
+            piece(Some(0), None, None, "1}"),
+            end("tool_calls"),
+            json!("[DONE]"),
+        ];
+        let calls = read(&OTHER, &events).unwrap().reply.calls;
+        let seen: Vec<_> =
+            calls.iter().map(|call| (call.id.as_str(), call.tool.as_str(), call.arguments["q"].as_u64())).collect();
+        assert_eq!(seen, [("a", "mcp:shop/find", Some(1)), ("b", "mcp:shop/find", Some(2))]);
+    }
+
+    #[test]
+    fn calls_that_all_have_index_0_are_told_apart_by_id() {
+        let events = [
+            piece(Some(0), Some("a"), Some("x"), "{\"q\":1}"),
+            piece(Some(0), Some("b"), Some("x"), "{\"q\":"),
+            piece(Some(0), Some("b"), None, "2}"),
+            end("stop"),
+        ];
+        let reply = read(&OTHER, &events).unwrap().reply;
+        assert_eq!((reply.calls.len(), reply.calls[1].arguments["q"].as_u64()), (2, Some(2)));
+        assert_eq!(reply.finish, Finish::ToolCalls, "calls count, whatever the stop reason says");
+    }
+
+    #[test]
+    fn endings_and_oddities() {
+        let check = |events: &[Value], text: &str, finish: Finish| {
+            let reply = read(&OTHER, events).unwrap().reply;
+            assert_eq!((reply.text.as_str(), reply.finish), (text, finish), "{events:?}");
+        };
+        let hi = delta(json!({"content": "hi"}));
+        check(&[hi.clone(), end("stop")], "hi", Finish::Stop);
+        check(&[hi.clone(), json!("[DONE]")], "hi", Finish::Stop);
+        check(&[hi.clone(), end("length")], "hi", Finish::Length);
+        check(&[hi.clone(), end("content_filter")], "hi", Finish::Filtered);
+        check(&[delta(json!({"refusal": "no"})), json!("[DONE]")], "no", Finish::Filtered);
+        check(&[delta(json!({"content": [{"type": "text", "text": "parts"}]})), end("stop")], "parts", Finish::Stop);
+        assert!(read(&OTHER, &[hi]).is_err(), "half a stream");
+        let error = read(&OTHER, &[json!({"error": {"message": "slow down", "code": 429}})]).unwrap_err();
+        assert_eq!(error.kind, relais_engine::ErrorKind::RateLimit);
+    }
+
+    #[test]
+    fn a_call_without_end_is_given_up() {
+        let events: Vec<Value> = (0..2000).map(|index| piece(Some(index), None, Some("x"), "{}")).collect();
+        assert!(read(&OTHER, &events).unwrap_err().message.contains("more than 1000 tool calls"));
     }
 }

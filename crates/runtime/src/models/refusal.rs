@@ -39,7 +39,7 @@ pub fn from_status(origin: &Origin<'_>, status: u16, headers: &HeaderMap, body: 
     if status == 429 {
         return rate_limited(origin, &json, body, retry_after);
     }
-    if is_html(headers, body) && status != 401 && status != 403 {
+    if is_html(headers, body) && status != 401 {
         return ModelError { retry_after, ..html(origin, status) };
     }
     let said = said(&json, body);
