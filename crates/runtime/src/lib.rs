@@ -2,6 +2,8 @@
 //!
 //! Acts only after the journal is durable, carrying the command's id; never decides what happens next.
 
+pub mod governor;
 pub mod model;
+pub mod models;
 pub mod settings;
 pub mod tool;

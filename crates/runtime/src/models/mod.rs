@@ -1,0 +1,513 @@
+//! Models by name: which provider a name means, where it is, what opens it. One file per wire format below.
+//!
+//! Keys are read once, through the caller's lookup, and leave this module only in a request's headers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use relais_engine::{ErrorKind, Failure};
+use relais_plan::problem::nearest;
+
+use crate::governor::{Governors, Limits, MAX_CONCURRENT};
+use crate::model::{Model, ModelFacts};
+use crate::settings::{Provider, Settings};
+
+pub mod anthropic;
+pub mod call;
+pub mod draft;
+pub mod format;
+pub mod google;
+pub mod http;
+pub mod names;
+pub mod openai;
+pub mod prices;
+pub mod refusal;
+pub mod schema_mode;
+pub mod script;
+pub mod sse;
+#[cfg(test)]
+mod tests;
+
+pub use call::{CallLimits, call};
+pub use http::install_crypto;
+
+use format::Format;
+use http::{Endpoint, HttpModel};
+use prices::Prices;
+
+/// Makes the model for what stands after the prefix.
+pub type Maker = Arc<dyn Fn(&str) -> Arc<dyn Model> + Send + Sync>;
+/// Looks up an environment variable.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Every model that this process can call.
+pub struct Models {
+    default_model: Option<String>,
+    providers: BTreeMap<String, Known>,
+    makers: BTreeMap<String, Maker>,
+    prices: Prices,
+    /// Relative paths of scripted models start here.
+    folder: PathBuf,
+    limits: CallLimits,
+}
+
+/// A name resolved.
+#[derive(Clone)]
+pub struct Resolved {
+    pub model: Arc<dyn Model>,
+    /// The governor's key.
+    pub provider: String,
+    /// `provider/model`, also where the name was bare.
+    pub name: String,
+    pub facts: ModelFacts,
+}
+
+/// A row of `relais models`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    pub provider: String,
+    pub base_url: String,
+    /// The variables that are looked at, in order.
+    pub key_variables: Vec<String>,
+    pub has_key: bool,
+    /// Can be called as it stands: a key is there, or none is needed.
+    pub usable: bool,
+    pub models: Vec<(String, ModelFacts)>,
+}
+
+struct Known {
+    format: Arc<dyn Format>,
+    endpoint: Arc<Endpoint>,
+    needs_key: bool,
+}
+
+/// A provider that needs no settings.
+struct BuiltIn {
+    name: &'static str,
+    base_url: &'static str,
+    base_variable: &'static str,
+    key_variables: &'static [&'static str],
+    /// Starts of bare model names that mean this provider.
+    bare: &'static [&'static str],
+}
+
+const BUILT_IN: &[BuiltIn] = &[
+    BuiltIn {
+        name: "openai",
+        base_url: "https://api.openai.com/v1",
+        base_variable: "OPENAI_BASE_URL",
+        key_variables: &["OPENAI_API_KEY"],
+        bare: &["gpt-", "chatgpt-", "o1", "o3", "o4", "codex-"],
+    },
+    BuiltIn {
+        name: "anthropic",
+        base_url: "https://api.anthropic.com/v1",
+        base_variable: "ANTHROPIC_BASE_URL",
+        key_variables: &["ANTHROPIC_API_KEY"],
+        bare: &["claude-"],
+    },
+    BuiltIn {
+        name: "google",
+        base_url: "https://generativelanguage.googleapis.com/v1beta",
+        base_variable: "GEMINI_BASE_URL",
+        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        bare: &["gemini-", "gemma-"],
+    },
+    BuiltIn {
+        name: "ollama",
+        base_url: "http://127.0.0.1:11434/v1",
+        base_variable: "OLLAMA_HOST",
+        key_variables: &[],
+        bare: &[],
+    },
+];
+const FORMATS: &[&str] = &["openai", "anthropic", "google", "ollama"];
+const SCRIPT: &str = "script";
+const OLLAMA_PORT: u16 = 11434;
+/// Longer than any provider's names; a name is repeated in messages.
+const NAME_MAX_BYTES: usize = 256;
+
+impl Models {
+    /// Fails on settings that no call could use.
+    pub fn new(settings: &Settings, environment: Environment<'_>, folder: &Path) -> Result<Models, Failure> {
+        let mut providers = BTreeMap::new();
+        for built_in in BUILT_IN {
+            let own = settings.providers.get(built_in.name).cloned().unwrap_or_default();
+            providers.insert(built_in.name.to_owned(), known(built_in.name, &own, Some(built_in), environment)?);
+        }
+        for (name, own) in settings.providers.iter().filter(|(name, _)| !providers_has(name)) {
+            providers.insert(name.clone(), known(name, own, None, environment)?);
+        }
+        let prices = Prices::new(&settings.models)
+            .map_err(|error| Failure::new(ErrorKind::Internal, format!("the price table: {error}")))?;
+        let limits = CallLimits::default();
+        let default_model = settings.default_model.clone();
+        let folder = folder.to_owned();
+        Ok(Models { default_model, providers, makers: BTreeMap::new(), prices, folder, limits })
+    }
+
+    pub fn with_limits(mut self, limits: CallLimits) -> Models {
+        self.limits = limits;
+        self
+    }
+
+    pub fn limits(&self) -> &CallLimits {
+        &self.limits
+    }
+
+    /// Names that start with `prefix/` are made by `maker` from now on.
+    pub fn register(&mut self, prefix: &str, maker: Maker) {
+        self.makers.insert(prefix.to_owned(), maker);
+    }
+
+    /// The model of a name; an empty one is the configured default.
+    pub fn resolve(&self, name: &str) -> Result<Resolved, Failure> {
+        let name = if name.is_empty() { self.default_name()? } else { name };
+        check_name(name)?;
+        let (provider, model) = match name.split_once('/') {
+            Some((provider, model)) => (provider, model),
+            None => (self.provider_of_bare(name)?, name),
+        };
+        if let Some(maker) = self.makers.get(provider) {
+            return Ok(self.resolved(provider, model, maker(model)));
+        }
+        if provider == SCRIPT {
+            let script = script::ScriptModel::new(&self.folder.join(model));
+            return Ok(self.resolved(provider, model, Arc::new(script)));
+        }
+        let known = self.providers.get(provider).ok_or_else(|| self.unknown_provider(name, provider))?;
+        Ok(self.resolved(provider, model, Arc::new(self.http_model(known, provider, model)?)))
+    }
+
+    /// What there is, for `relais models`.
+    pub fn list(&self) -> Vec<Listed> {
+        self.providers.iter().map(|(name, known)| self.listed(name, known)).collect()
+    }
+
+    /// The date of the built-in price table.
+    pub fn prices_as_of(&self) -> &str {
+        &self.prices.as_of
+    }
+
+    fn default_name(&self) -> Result<&str, Failure> {
+        let missing = "the agent names no model and there is no `default_model` in relais.toml; name one as \
+                       provider/model, or use --simulate";
+        self.default_model.as_deref().filter(|name| !name.is_empty()).ok_or_else(|| config(missing.to_owned()))
+    }
+
+    fn resolved(&self, provider: &str, model: &str, made: Arc<dyn Model>) -> Resolved {
+        let name = format!("{provider}/{model}");
+        // The operator's table stands over what a model says of itself.
+        let facts = Some(self.prices.facts(&name)).filter(|known| *known != ModelFacts::default());
+        let facts = facts.unwrap_or_else(|| made.facts());
+        Resolved { model: made, provider: provider.to_owned(), name, facts }
+    }
+
+    fn http_model(&self, known: &Known, provider: &str, model: &str) -> Result<HttpModel, Failure> {
+        if known.needs_key && known.endpoint.key.is_none() {
+            return Err(missing_key(provider, &known.endpoint));
+        }
+        Ok(HttpModel {
+            format: known.format.clone(),
+            model: model.to_owned(),
+            endpoint: known.endpoint.clone(),
+            facts: self.prices.facts(&format!("{provider}/{model}")),
+            stall: self.limits.stall,
+        })
+    }
+
+    fn provider_of_bare<'a>(&self, name: &'a str) -> Result<&'a str, Failure> {
+        let starts = |built_in: &&BuiltIn| built_in.bare.iter().any(|start| name.starts_with(start));
+        BUILT_IN.iter().find(starts).map(|built_in| built_in.name).ok_or_else(|| {
+            let known = self.prefixes().join("/, ");
+            config(format!("`{name}` does not say its provider; write provider/model with one of {known}/"))
+        })
+    }
+
+    fn unknown_provider(&self, name: &str, provider: &str) -> Failure {
+        let known = self.prefixes();
+        let near = nearest(provider, known.iter().copied()).map(|near| format!("; did you mean `{near}`?"));
+        let near = near.unwrap_or_default();
+        let list = known.join(", ");
+        config(format!(
+            "`{name}`: there is no provider `{provider}`{near} Known: {list}; others go under [providers.{provider}] \
+             in relais.toml"
+        ))
+    }
+
+    fn prefixes(&self) -> Vec<&str> {
+        self.providers.keys().chain(self.makers.keys()).map(String::as_str).chain([SCRIPT]).collect()
+    }
+
+    fn listed(&self, name: &str, known: &Known) -> Listed {
+        let has_key = known.endpoint.key.is_some();
+        Listed {
+            provider: name.to_owned(),
+            base_url: refusal::shown(&known.endpoint.base_url),
+            key_variables: known.endpoint.key_variables.clone(),
+            has_key,
+            usable: has_key || !known.needs_key,
+            models: self.prices.of_provider(name),
+        }
+    }
+}
+
+/// Governors with the limits that the settings give each provider.
+pub fn governors(settings: &Settings) -> Governors {
+    let limits = |own: &Provider| Limits {
+        max_concurrent: own.max_concurrent.unwrap_or(MAX_CONCURRENT),
+        requests_per_minute: own.requests_per_minute,
+    };
+    Governors::new(settings.providers.iter().map(|(name, own)| (name.clone(), limits(own))).collect())
+}
+
+fn providers_has(name: &str) -> bool {
+    BUILT_IN.iter().any(|built_in| built_in.name == name)
+}
+
+fn known(
+    name: &str,
+    own: &Provider,
+    built_in: Option<&BuiltIn>,
+    environment: Environment<'_>,
+) -> Result<Known, Failure> {
+    let format_name = own.format.as_deref().unwrap_or(if built_in.is_some() { name } else { "openai" });
+    let given =
+        own.base_url.clone().or_else(|| built_in.and_then(|built_in| variable(environment, built_in.base_variable)));
+    let base_url = match (&given, built_in) {
+        (Some(given), _) => base_address(format_name, given),
+        (None, Some(built_in)) => built_in.base_url.to_owned(),
+        (None, None) => return Err(config(format!("provider `{name}` needs a `base_url` in relais.toml"))),
+    };
+    let key_variables = key_variables(name, own, built_in);
+    let key = key_variables.iter().find_map(|name| variable(environment, name));
+    let format = format_named(name, format_name, &base_url)?;
+    // A server of one's own often asks for no key; a key that the settings name must be there.
+    let needs_key = own.api_key_env.is_some() || (given.is_none() && !key_variables.is_empty() && built_in.is_some());
+    let endpoint = Endpoint { provider: name.to_owned(), base_url, key, key_variables };
+    Ok(Known { format, endpoint: Arc::new(endpoint), needs_key })
+}
+
+fn key_variables(name: &str, own: &Provider, built_in: Option<&BuiltIn>) -> Vec<String> {
+    match (&own.api_key_env, built_in) {
+        (Some(named), _) => vec![named.clone()],
+        (None, Some(built_in)) => built_in.key_variables.iter().map(|name| (*name).to_owned()).collect(),
+        (None, None) => {
+            vec![format!("{}_API_KEY", name.to_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"))]
+        }
+    }
+}
+
+fn format_named(provider: &str, format: &str, base_url: &str) -> Result<Arc<dyn Format>, Failure> {
+    match format {
+        "openai" | "ollama" => Ok(Arc::new(openai::OpenAi { own_host: is_openai_host(base_url) })),
+        "anthropic" => Ok(Arc::new(anthropic::Anthropic)),
+        "google" => Ok(Arc::new(google::Google)),
+        other => {
+            let near = nearest(other, FORMATS.iter().copied()).map(|near| format!(" (did you mean `{near}`?)"));
+            let (near, all) = (near.unwrap_or_default(), FORMATS.join(", "));
+            Err(config(format!("provider `{provider}` has format `{other}`{near}; formats are {all}")))
+        }
+    }
+}
+
+fn is_openai_host(base_url: &str) -> bool {
+    let host = base_url.split("://").nth(1).unwrap_or_default().split(['/', ':']).next().unwrap_or_default();
+    host == "api.openai.com" || host.ends_with(".openai.com") || host.ends_with(".openai.azure.com")
+}
+
+/// The address as people write it, with the version that the format's paths stand below.
+fn base_address(format: &str, given: &str) -> String {
+    let given = given.trim().trim_end_matches('/');
+    let full = if format == "ollama" { ollama_address(given) } else { given.to_owned() };
+    let has_path = full.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    match format {
+        // Anthropic's own clients take the address without the version, with or without a path.
+        "anthropic" if !full.ends_with("/v1") => format!("{full}/v1"),
+        "google" if !has_path => format!("{full}/v1beta"),
+        "openai" | "ollama" if !has_path => format!("{full}/v1"),
+        _ => full,
+    }
+}
+
+/// `OLLAMA_HOST` may be a host, host:port or a URL, and the address to listen on rather than to call.
+fn ollama_address(given: &str) -> String {
+    let (scheme, rest) = given.split_once("://").unwrap_or(("http", given));
+    let (authority, path) =
+        rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let wants_port = !has_port && !given.contains("://");
+    let authority = if wants_port { format!("{authority}:{OLLAMA_PORT}") } else { authority.to_owned() };
+    let authority = authority.strip_prefix("0.0.0.0").map_or(authority.clone(), |port| format!("127.0.0.1{port}"));
+    format!("{scheme}://{authority}{path}")
+}
+
+fn variable(environment: Environment<'_>, name: &str) -> Option<String> {
+    environment(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+/// Names become part of an address; whatever could change its meaning is refused.
+fn check_name(name: &str) -> Result<(), Failure> {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '%' | '\\');
+    let script = name.split_once('/').is_some_and(|(provider, _)| provider == SCRIPT);
+    let shown: String = name.chars().take(NAME_MAX_BYTES).collect();
+    if name.len() > NAME_MAX_BYTES && !script {
+        return Err(config(format!("`{shown}…` is too long for a model's name")));
+    }
+    if name.ends_with('/') || name.starts_with('/') {
+        return Err(config(format!("`{shown}` is not a model; write provider/model")));
+    }
+    if !script && (name.contains(odd) || name.contains("..")) {
+        return Err(config(format!("`{shown}` holds characters that no model's name has")));
+    }
+    Ok(())
+}
+
+fn missing_key(provider: &str, endpoint: &Endpoint) -> Failure {
+    let variables = endpoint.key_variables.join(" or ");
+    config(format!(
+        "no key for {provider}: looked for {variables} in the environment and found none; set it, or try without \
+         any key by --simulate"
+    ))
+}
+
+fn config(message: String) -> Failure {
+    Failure::new(ErrorKind::Config, message)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod resolving {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> + use<> {
+        let map: BTreeMap<String, String> = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        move |name| map.get(name).cloned()
+    }
+
+    fn all_keys() -> impl Fn(&str) -> Option<String> {
+        environment(&[("OPENAI_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k"), ("GOOGLE_API_KEY", "k")])
+    }
+
+    fn models(settings: &Settings, environment: Environment<'_>) -> Models {
+        Models::new(settings, environment, Path::new("/scripts")).unwrap()
+    }
+
+    fn own(name: &str, provider: Provider) -> Settings {
+        Settings { providers: BTreeMap::from([(name.to_owned(), provider)]), ..Settings::default() }
+    }
+
+    fn refused(models: &Models, name: &str) -> String {
+        let failure = models.resolve(name).err().unwrap();
+        assert_eq!(failure.kind, ErrorKind::Config, "{failure}");
+        failure.message
+    }
+
+    #[test]
+    fn names_find_their_provider() {
+        let models = models(&Settings::default(), &all_keys());
+        let check = |name: &str, want: &str| assert_eq!(models.resolve(name).unwrap().name, want);
+        check("openai/gpt-4o", "openai/gpt-4o");
+        check("gpt-4o", "openai/gpt-4o");
+        check("o3", "openai/o3");
+        check("claude-opus-4-5", "anthropic/claude-opus-4-5");
+        check("gemini-2.5-pro", "google/gemini-2.5-pro");
+        check("ollama/library/llama3:8b", "ollama/library/llama3:8b");
+        check("script/turns.json", "script/turns.json");
+        assert_eq!(models.resolve("gpt-4o").unwrap().facts.context_tokens, Some(128_000));
+    }
+
+    #[test]
+    fn what_cannot_be_a_model_is_refused_in_clear_words() {
+        let models = models(&Settings::default(), &all_keys());
+        let check = |name: &str, words: &str| {
+            let message = refused(&models, name);
+            assert!(message.contains(words), "{words:?} is not in {message}");
+        };
+        check("", "default_model");
+        check("llama3", "write provider/model with one of anthropic/, google/, ollama/, openai/, script/");
+        check("opneai/gpt-4o", "no provider `opneai`");
+        check("openai/", "not a model");
+        check("/gpt-4o", "not a model");
+        check("google/../../secrets", "characters that no model's name has");
+        check("google/x?key=1", "characters that no model's name has");
+        check(&format!("openai/{}", "x".repeat(500)), "too long");
+    }
+
+    #[test]
+    fn a_missing_key_names_the_variables_and_a_way_out() {
+        let models = models(&Settings::default(), &environment(&[("OPENAI_API_KEY", "  ")]));
+        for (name, variables) in [
+            ("gpt-4o", "OPENAI_API_KEY"),
+            ("claude-x", "ANTHROPIC_API_KEY"),
+            ("gemini-x", "GEMINI_API_KEY or GOOGLE_API_KEY"),
+        ] {
+            let message = refused(&models, name);
+            assert!(message.contains(variables) && message.contains("--simulate"), "{message}");
+        }
+        assert!(models.resolve("ollama/x").is_ok(), "needs none");
+    }
+
+    #[test]
+    fn providers_of_ones_own() {
+        let with_url = |url: &str| Provider { base_url: Some(url.to_owned()), ..Provider::default() };
+        let none = environment(&[]);
+        assert!(models(&own("groq", with_url("https://groq.example/openai/v1")), &none).resolve("groq/llama").is_ok());
+        let keyed = Provider { api_key_env: Some("MY_KEY".into()), ..with_url("https://x.example") };
+        assert!(refused(&models(&own("mine", keyed), &none), "mine/x").contains("MY_KEY"));
+        let local = environment(&[("OPENAI_BASE_URL", "http://127.0.0.1:1234/v1")]);
+        assert!(models(&Settings::default(), &local).resolve("gpt-4o").is_ok(), "a local server may need no key");
+        let fails =
+            |provider: Provider| Models::new(&own("mine", provider), &none, Path::new(".")).err().unwrap().message;
+        assert!(fails(Provider::default()).contains("needs a `base_url`"));
+        let odd = Provider { format: Some("opanai".into()), ..with_url("http://x.example") };
+        assert!(fails(odd).contains("formats are openai, anthropic, google, ollama"));
+    }
+
+    #[test]
+    fn addresses_are_taken_as_people_write_them() {
+        let check =
+            |format: &str, given: &str, want: &str| assert_eq!(base_address(format, given), want, "{format} {given}");
+        check("openai", "http://127.0.0.1:8080", "http://127.0.0.1:8080/v1");
+        check("openai", "https://x.example/openai/v1/", "https://x.example/openai/v1");
+        check("anthropic", "https://x.example", "https://x.example/v1");
+        check("anthropic", "https://x.example/claude", "https://x.example/claude/v1");
+        check("anthropic", "https://x.example/v1", "https://x.example/v1");
+        check("google", "https://x.example", "https://x.example/v1beta");
+        check("google", "https://x.example/v1", "https://x.example/v1");
+        check("ollama", "box", "http://box:11434/v1");
+        check("ollama", "box:99", "http://box:99/v1");
+        check("ollama", "0.0.0.0", "http://127.0.0.1:11434/v1");
+        check("ollama", "0.0.0.0:99", "http://127.0.0.1:99/v1");
+        check("ollama", "https://ollama.example", "https://ollama.example/v1");
+        check("ollama", "http://box:99/v1", "http://box:99/v1");
+    }
+
+    #[test]
+    fn only_openais_own_hosts_are_treated_as_such() {
+        let check = |url: &str, want: bool| assert_eq!(is_openai_host(url), want, "{url}");
+        check("https://api.openai.com/v1", true);
+        check("https://eu.api.openai.com/v1", true);
+        check("https://openai.com.evil.example/v1", false);
+        check("http://127.0.0.1:8080/v1", false);
+    }
+
+    #[test]
+    fn a_prefix_of_ones_own_wins_and_the_default_is_used() {
+        let settings = Settings { default_model: Some("sim/any".into()), ..Settings::default() };
+        let mut models = models(&settings, &environment(&[]));
+        assert!(models.resolve("").is_err());
+        models.register("sim", Arc::new(|_| Arc::new(script::ScriptModel::new(Path::new("x")))));
+        assert_eq!(models.resolve("").unwrap().name, "sim/any");
+    }
+
+    #[test]
+    fn the_list_shows_who_can_be_called() {
+        let models = models(&Settings::default(), &environment(&[("ANTHROPIC_API_KEY", "k")]));
+        let seen: Vec<_> = models.list().into_iter().map(|row| (row.provider, row.has_key, row.usable)).collect();
+        let want =
+            [("anthropic", true, true), ("google", false, false), ("ollama", false, true), ("openai", false, false)];
+        assert_eq!(seen, want.map(|(name, key, usable)| (name.to_owned(), key, usable)));
+    }
+}
