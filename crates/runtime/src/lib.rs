@@ -2,6 +2,9 @@
 //!
 //! Acts only after the journal is durable, carrying the command's id; never decides what happens next.
 
+pub mod mask;
 pub mod model;
+pub mod process;
 pub mod settings;
 pub mod tool;
+pub mod tools;
