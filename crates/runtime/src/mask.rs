@@ -100,6 +100,17 @@ impl Secrets {
         self.values.insert(name, value);
     }
 
+    /// Names and values of all that [`Secrets::expand`] puts into a text.
+    pub fn named_in(&self, text: &str) -> Result<Vec<(String, String)>, Undefined> {
+        let found = std::cell::RefCell::new(Vec::new());
+        replace(text, "${", |name| {
+            let value = self.look_up(name)?;
+            found.borrow_mut().push((name.trim_start_matches("secret:").to_owned(), value.clone()));
+            Some(value)
+        })?;
+        Ok(found.into_inner())
+    }
+
     /// Replaces `${secret:NAME}` in text that a model may have written: secrets only, never variables.
     pub fn put_into(&self, text: &str) -> Result<String, Undefined> {
         replace(text, "${secret:", |name| self.get(name).map(str::to_owned))
@@ -107,10 +118,12 @@ impl Secrets {
 
     /// Replaces `${secret:NAME}` and `${NAME}` (a secret, else a variable) in text from the settings.
     pub fn expand(&self, text: &str) -> Result<String, Undefined> {
-        replace(text, "${", |name| {
-            let name = name.strip_prefix("secret:").unwrap_or(name);
-            self.get(name).map(str::to_owned).or_else(|| std::env::var(name).ok())
-        })
+        replace(text, "${", |name| self.look_up(name))
+    }
+
+    fn look_up(&self, name: &str) -> Option<String> {
+        let name = name.strip_prefix("secret:").unwrap_or(name);
+        self.get(name).map(str::to_owned).or_else(|| std::env::var(name).ok())
     }
 }
 
@@ -153,7 +166,8 @@ mod tests {
 
     #[test]
     fn masks_values_keys_and_json_text() {
-        let mask = Mask::new(&secrets(&[("a", "hunter2-long"), ("b", "hunter2"), ("c", "with\"quote"), ("pin", "1234")]));
+        let mask =
+            Mask::new(&secrets(&[("a", "hunter2-long"), ("b", "hunter2"), ("c", "with\"quote"), ("pin", "1234")]));
         let check = |given: &str, wanted: &str| assert_eq!(mask.mask_text(given), wanted);
         check("x hunter2-long y", "x [secret] y");
         check("x hunter2 y", "x [secret] y");
@@ -166,10 +180,12 @@ mod tests {
 
     #[test]
     fn puts_secrets_in_once_and_names_the_missing() {
-        let secrets = secrets(&[("T", "abc${secret:T}"), ("PATHLIKE", "${PATH}")]);
+        let mut secrets = secrets(&[("PATHLIKE", "${PATH}"), ("UNSET", "${RELAIS_NO_SUCH_VARIABLE}")]);
+        secrets.insert("T".into(), "abc${secret:T}".into());
         assert_eq!(secrets.put_into("Bearer ${secret:T}!").unwrap(), "Bearer abc${secret:T}!");
         assert_eq!(secrets.put_into("${PATH} ${open").unwrap(), "${PATH} ${open");
         assert_eq!(secrets.put_into("${secret:NO}").unwrap_err(), Undefined("NO".into()));
+        assert_eq!(secrets.get("UNSET"), None);
         assert_eq!(secrets.expand("${PATHLIKE}").unwrap(), std::env::var("PATH").unwrap());
         assert!(format!("{secrets:?}").contains("PATHLIKE") && !format!("{secrets:?}").contains("abc"));
     }

@@ -34,7 +34,8 @@ pub fn stored_hash(name: &str) -> Option<&str> {
 
 /// The asked version, or the latest.
 pub fn find<'a>(run: &'a RunFiles, name: &str, version: Option<u32>) -> Result<&'a Artifact, Failure> {
-    let matching = run.artifacts.iter().filter(|(known, number, _)| known == name && version.is_none_or(|v| v == *number));
+    let matching =
+        run.artifacts.iter().filter(|(known, number, _)| known == name && version.is_none_or(|v| v == *number));
     match matching.max_by_key(|(_, number, _)| *number) {
         Some((_, _, artifact)) => Ok(artifact),
         None => Err(wrong(missing(run, name, version))),
@@ -43,8 +44,12 @@ pub fn find<'a>(run: &'a RunFiles, name: &str, version: Option<u32>) -> Result<&
 
 fn missing(run: &RunFiles, name: &str, version: Option<u32>) -> String {
     let wanted = version.map_or_else(|| format!("`{name}`"), |version| format!("`{name}` in version {version}"));
-    let names: Vec<String> =
-        run.artifacts.iter().take(NAMES_SHOWN).map(|(name, version, _)| format!("{name} (version {version})")).collect();
+    let names: Vec<String> = run
+        .artifacts
+        .iter()
+        .take(NAMES_SHOWN)
+        .map(|(name, version, _)| format!("{name} (version {version})"))
+        .collect();
     if names.is_empty() {
         return format!("there is no artifact {wanted}: this run has none yet; save_artifact makes one");
     }
@@ -87,7 +92,8 @@ fn bounded(value: Value) -> Result<Value, Failure> {
     if size <= LOADED_BYTES_MAX {
         return Ok(value);
     }
-    let keys: Vec<&str> = value.as_object().into_iter().flatten().take(NAMES_SHOWN).map(|(key, _)| key.as_str()).collect();
+    let keys: Vec<&str> =
+        value.as_object().into_iter().flatten().take(NAMES_SHOWN).map(|(key, _)| key.as_str()).collect();
     let hint = if keys.is_empty() { String::new() } else { format!("; keys: {}", keys.join(", ")) };
     Err(wrong(format!("this has {size} bytes, more than {LOADED_BYTES_MAX}; pick a part with `path`{hint}")))
 }

@@ -216,7 +216,8 @@ async fn returned(url: &Url, response: Response) -> Result<Returned, Failure> {
         .filter_map(|name| Some((name.to_string(), response.headers().get(*name)?.to_str().ok()?.into())))
         .collect();
     let answer = web::read(response).await.map_err(|error| web::failure(url, &error))?;
-    let mut value = json!({"status": status, "headers": headers, "body": answer.value(), "truncated": answer.truncated});
+    let mut value =
+        json!({"status": status, "headers": headers, "body": answer.value(), "truncated": answer.truncated});
     if answer.truncated {
         value["note"] = format!("the body is longer; only its first {} bytes are here", web::ANSWER_BYTES_MAX).into();
     }
@@ -249,5 +250,136 @@ fn spec() -> ToolSpec {
             "additionalProperties": false
         }),
         effect: Effect::Once,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::settings::HttpSettings;
+    use crate::tools::testing::{Bench, KEY, Peer};
+    use relais_engine::ErrorKind;
+
+    fn tool(allow: &[&str], allow_private: &[&str]) -> HttpRequest {
+        let list = |hosts: &[&str]| hosts.iter().map(|host| host.to_string()).collect();
+        let web = Web::new(&HttpSettings { allow: list(allow), allow_private: list(allow_private) }).unwrap();
+        let secrets = BTreeMap::from([("TOKEN".to_owned(), "s3cr3t-value".to_owned())]);
+        HttpRequest::new(Arc::new(web), Arc::new(Secrets::new(&secrets)))
+    }
+
+    #[tokio::test]
+    async fn calls_and_reads_answers() {
+        let (peer, bench) = (Peer::start().await, Bench::new());
+        let tool = tool(&[], &[&peer.host()]);
+        let get = |path: &str| json!({"url": peer.url(path)});
+        let value = bench.call(&tool, get("/json")).await.unwrap().value;
+        assert_eq!(
+            (&value["status"], &value["body"], &value["headers"]["content-type"]),
+            (&json!(200), &json!({"a": 1}), &json!("application/json"))
+        );
+        assert_eq!(bench.call(&tool, get("/status/404")).await.unwrap().value["status"], 404);
+        let big = bench.call(&tool, get("/big")).await.unwrap().value;
+        assert_eq!(
+            (big["truncated"].as_bool(), big["body"].as_str().map(str::len)),
+            (Some(true), Some(web::ANSWER_BYTES_MAX))
+        );
+        let post = json!({"method": "POST", "url": peer.url("/echo"), "json": {"k": 1}, "headers": {"X-A": "b", "Authorization": "Bearer ${secret:TOKEN}"}});
+        let echo = bench.call(&tool, post).await.unwrap().value["body"].as_str().unwrap().to_owned();
+        for part in [
+            "POST /echo",
+            &format!("idempotency-key: {KEY}"),
+            "x-a: b",
+            "authorization: Bearer s3cr3t-value",
+            "content-type: application/json",
+            "{\"k\":1}",
+        ] {
+            assert!(echo.contains(part), "{part} in {echo}");
+        }
+        assert!(
+            !bench.call(&tool, get("/echo")).await.unwrap().value["body"].as_str().unwrap().contains("idempotency")
+        );
+    }
+
+    #[tokio::test]
+    async fn refuses_private_addresses_on_every_hop() {
+        let (peer, other, bench) = (Peer::start().await, Peer::start().await, Bench::new());
+        let closed = tool(&[], &[]);
+        bench.check_fails(&closed, json!({"url": peer.url("/json")}), "refused unless").await;
+        let by_name = peer.url("/json").replace("127.0.0.1", "localhost");
+        bench.check_fails(&closed, json!({"url": by_name}), "`localhost` is at").await;
+        bench.check_fails(&closed, json!({"url": "http://169.254.169.254/latest/meta-data"}), "refused unless").await;
+        bench.check_fails(&closed, json!({"url": "ftp://x/"}), "`ftp:` addresses").await;
+        let open = tool(&[], &[&peer.host()]);
+        let away = json!({"url": peer.url(&format!("/redirect?{}", other.url("/json")))});
+        bench.check_fails(&open, away, "refused unless").await;
+        bench.check_fails(&open, json!({"url": peer.url("/redirect?file:///etc/passwd")}), "`file:` addresses").await;
+        assert!(other.requests().is_empty());
+        let round = json!({"url": peer.url(&format!("/redirect?{}", peer.url("/redirect?/redirect")))});
+        bench.check_fails(&open, round, "redirected more than 5").await;
+    }
+
+    #[tokio::test]
+    async fn redirects_leave_credentials_behind() {
+        let (peer, other, bench) = (Peer::start().await, Peer::start().await, Bench::new());
+        let tool = tool(&[], &[&peer.host(), &other.host()]);
+        let headers = json!({"X-Key": "${secret:TOKEN}", "Authorization": "a", "X-Plain": "p"});
+        let moved = json!({"method": "POST", "body": "b", "url": peer.url(&format!("/redirect?{}", other.url("/echo"))), "headers": headers});
+        let echo = bench.call(&tool, moved).await.unwrap().value["body"].as_str().unwrap().to_owned();
+        assert!(echo.starts_with("GET /echo") && echo.contains("x-plain: p"), "{echo}");
+        assert!(!echo.contains("s3cr3t") && !echo.contains("authorization"), "{echo}");
+        let kept = json!({"method": "POST", "body": "b", "url": peer.url("/redirect307?/echo"), "headers": headers});
+        let echo = bench.call(&tool, kept).await.unwrap().value["body"].as_str().unwrap().to_owned();
+        assert!(echo.starts_with("POST /echo") && echo.contains("s3cr3t") && echo.ends_with('b'), "{echo}");
+    }
+
+    #[tokio::test]
+    async fn says_what_is_wrong_without_telling_secrets() {
+        let bench = Bench::new();
+        let tool = tool(&[], &["127.0.0.1"]);
+        let fails = async |arguments: Value, kind: ErrorKind, part: &str| {
+            let failure = bench.call(&tool, arguments).await.unwrap_err();
+            assert!(failure.kind == kind && failure.message.contains(part), "{failure}");
+            assert!(!failure.message.contains("s3cr3t"), "{failure}");
+        };
+        fails(json!({"url": "nonsense"}), ErrorKind::Tool, "not an address").await;
+        fails(
+            json!({"url": "http://example.org/", "headers": {"A": "${secret:TOKEN}"}}),
+            ErrorKind::Tool,
+            "allow = [\"example.org\"]",
+        )
+        .await;
+        fails(
+            json!({"url": "http://127.0.0.1/", "headers": {"A": "${secret:NO}"}}),
+            ErrorKind::Tool,
+            "`NO` is not defined",
+        )
+        .await;
+        fails(
+            json!({"url": "http://127.0.0.1/", "headers": {"A": "${secret:TOKEN}\n"}}),
+            ErrorKind::Tool,
+            "characters",
+        )
+        .await;
+        fails(json!({"url": "http://127.0.0.1/", "body": "a", "json": 1}), ErrorKind::Tool, "not both").await;
+        fails(json!({"url": "http://127.0.0.1:1/"}), ErrorKind::Transport, "cannot be reached").await;
+        let peer = Peer::start().await;
+        fails(
+            json!({"url": peer.url("/hang"), "method": "POST", "timeout_s": 1}),
+            ErrorKind::Uncertain,
+            "no answer in time",
+        )
+        .await;
+    }
+
+    #[test]
+    fn effects_follow_the_method() {
+        let tool = tool(&[], &[]);
+        let check = |method: Value, effect: Effect| assert_eq!(tool.effect(&json!({"method": method})), effect);
+        check(Value::Null, Effect::Read);
+        check(json!("head"), Effect::Read);
+        check(json!("PUT"), Effect::Idempotent);
+        check(json!("POST"), Effect::Once);
+        check(json!("BREW"), Effect::Once);
     }
 }

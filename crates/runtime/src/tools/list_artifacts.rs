@@ -45,9 +45,10 @@ fn list(run: &RunFiles) -> Value {
 fn spec() -> ToolSpec {
     ToolSpec {
         name: "list_artifacts".into(),
-        description: "Lists the artifacts of this run, oldest first: {artifacts: [{name, version, media_type, bytes}], \
+        description:
+            "Lists the artifacts of this run, oldest first: {artifacts: [{name, version, media_type, bytes}], \
                       truncated}."
-            .into(),
+                .into(),
         parameters: json!({"type": "object", "properties": {}, "additionalProperties": false}),
         effect: Effect::Read,
     }

@@ -155,8 +155,14 @@ fn read(connection: &Connection, given: &Arguments) -> Result<Value, Failure> {
 fn sql_failure(error: rusqlite::Error) -> Failure {
     match &error {
         rusqlite::Error::MultipleStatement => wrong("give one SQL statement, not several"),
-        rusqlite::Error::SqliteFailure(code, _) if code.code == rusqlite::ErrorCode::AuthorizationForStatementDenied => {
+        rusqlite::Error::SqliteFailure(code, _)
+            if code.code == rusqlite::ErrorCode::AuthorizationForStatementDenied =>
+        {
             wrong("only reading SQL is allowed here: a single SELECT on this database")
+        }
+        // SQLite has no code of its own for a function that is not allowed.
+        _ if error.to_string().contains("not authorized") => {
+            wrong("only reading SQL is allowed here, without extensions")
         }
         _ => wrong(format!("the SQL failed: {error}")),
     }
@@ -261,7 +267,12 @@ mod tests {
         let other = bench.workspace().join("other.db");
         Connection::open(&other).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
         let file = file.to_str().unwrap();
-        let pairs = [("shop", file.to_owned()), ("url", format!("sqlite://{file}")), ("pg", "postgres://h/d".into()), ("gone", "/no/such.db".into())];
+        let pairs = [
+            ("shop", file.to_owned()),
+            ("url", format!("sqlite://{file}")),
+            ("pg", "postgres://h/d".into()),
+            ("gone", "/no/such.db".into()),
+        ];
         QueryDb::new(pairs.into_iter().map(|(name, at)| (name.to_owned(), at)).collect())
     }
 
@@ -271,9 +282,27 @@ mod tests {
         let tool = tool(&bench);
         let query = |sql: &str| json!({"database": "shop", "sql": sql});
         bench.check(&tool, query("SELECT * FROM p WHERE id = 1"), json!({"columns": ["id", "name", "price", "pic"], "rows": [[1, "a", 1.5, {"base64": "/w=="}]], "truncated": false})).await;
-        bench.check(&tool, json!({"database": "url", "sql": "SELECT name FROM p WHERE id = ?", "parameters": [2]}), json!({"columns": ["name"], "rows": [["b"]], "truncated": false})).await;
-        bench.check(&tool, json!({"database": "shop", "sql": "SELECT name FROM p WHERE id = :id", "parameters": {"id": 2}}), json!({"columns": ["name"], "rows": [["b"]], "truncated": false})).await;
-        bench.check(&tool, json!({"database": "shop", "sql": "SELECT id FROM p", "limit": 1}), json!({"columns": ["id"], "rows": [[1]], "truncated": true})).await;
+        bench
+            .check(
+                &tool,
+                json!({"database": "url", "sql": "SELECT name FROM p WHERE id = ?", "parameters": [2]}),
+                json!({"columns": ["name"], "rows": [["b"]], "truncated": false}),
+            )
+            .await;
+        bench
+            .check(
+                &tool,
+                json!({"database": "shop", "sql": "SELECT name FROM p WHERE id = :id", "parameters": {"id": 2}}),
+                json!({"columns": ["name"], "rows": [["b"]], "truncated": false}),
+            )
+            .await;
+        bench
+            .check(
+                &tool,
+                json!({"database": "shop", "sql": "SELECT id FROM p", "limit": 1}),
+                json!({"columns": ["id"], "rows": [[1]], "truncated": true}),
+            )
+            .await;
         let bounded = bench.call(&tool, query("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c) SELECT n, hex(zeroblob(20000)) FROM c")).await.unwrap();
         assert_eq!(bounded.value["truncated"], true);
         bench.call(&tool, query("PRAGMA table_info(p)")).await.unwrap();
@@ -321,7 +350,11 @@ mod tests {
                     Ok(1)
                 })
                 .unwrap();
-            connection.query_row("WITH RECURSIVE c(n) AS (SELECT tick() UNION ALL SELECT n+1 FROM c) SELECT max(n) FROM c", [], |row| row.get::<_, i64>(0))
+            connection.query_row(
+                "WITH RECURSIVE c(n) AS (SELECT tick() UNION ALL SELECT n+1 FROM c) SELECT max(n) FROM c",
+                [],
+                |row| row.get::<_, i64>(0),
+            )
         });
         waiting.await.unwrap();
         drop(handle);

@@ -151,8 +151,20 @@ mod tests {
         std::fs::write(bench.workspace().join("bin"), [0xff, 0xfe]).unwrap();
         let tool = ReadFile::default();
         bench.check(&tool, json!({"path": "t"}), json!("aé b")).await;
-        bench.check(&tool, json!({"path": "t", "limit": 2}), json!({"text": "a", "offset": 0, "next_offset": 1, "bytes": 5})).await;
-        bench.check(&tool, json!({"path": "t", "offset": 3}), json!({"text": " b", "offset": 3, "next_offset": null, "bytes": 5})).await;
+        bench
+            .check(
+                &tool,
+                json!({"path": "t", "limit": 2}),
+                json!({"text": "a", "offset": 0, "next_offset": 1, "bytes": 5}),
+            )
+            .await;
+        bench
+            .check(
+                &tool,
+                json!({"path": "t", "offset": 3}),
+                json!({"text": " b", "offset": 3, "next_offset": null, "bytes": 5}),
+            )
+            .await;
         bench.check(&tool, json!({"path": "j", "as": "json"}), json!({"a": [1]})).await;
         bench.check_fails(&tool, json!({"path": "t", "as": "json"}), "not JSON").await;
         bench.check_fails(&tool, json!({"path": "bin"}), "not UTF-8").await;

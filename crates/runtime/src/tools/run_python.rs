@@ -104,10 +104,12 @@ async fn prepare(call: &ToolCall<'_>, code: String) -> Result<(PathBuf, String),
 fn stopped(error: &process::Error, time_s: u64) -> Failure {
     match error {
         process::Error::TimedOut { .. } => wrong(format!("the code ran longer than {time_s} s and was stopped")),
-        process::Error::TooMuchOutput { stream, bytes, .. } => {
-            wrong(format!("the code wrote more than {bytes} bytes to {stream} and was stopped; write to a file instead"))
+        process::Error::TooMuchOutput { stream, bytes, .. } => wrong(format!(
+            "the code wrote more than {bytes} bytes to {stream} and was stopped; write to a file instead"
+        )),
+        process::Error::Start { .. } | process::Error::Pipe { .. } => {
+            Failure::new(ErrorKind::Config, error.to_string())
         }
-        process::Error::Start { .. } | process::Error::Pipe { .. } => Failure::new(ErrorKind::Config, error.to_string()),
     }
 }
 
@@ -154,7 +156,10 @@ mod tests {
         let bench = Bench::new();
         let code = "import json,sys,os\nv=json.load(sys.stdin)\nopen('f','w').write('x')\nprint(v['a'], 'CARGO' in os.environ)\nprint('e',file=sys.stderr)\nsys.exit(3)";
         let value = bench.call(&on(), json!({"code": code, "input": {"a": "é"}})).await.unwrap().value;
-        assert_eq!((&value["stdout"], &value["stderr"], &value["exit_code"]), (&json!("é False\n"), &json!("e\n"), &json!(3)));
+        assert_eq!(
+            (&value["stdout"], &value["stderr"], &value["exit_code"]),
+            (&json!("é False\n"), &json!("e\n"), &json!(3))
+        );
         assert!(bench.workspace().join(value["folder"].as_str().unwrap()).join("f").exists());
         bench.call(&on(), json!({"code": "import os\nassert os.listdir() == ['code.py']"})).await.unwrap();
     }
@@ -162,8 +167,12 @@ mod tests {
     #[tokio::test]
     async fn keeps_the_limits() {
         let bench = Bench::new();
-        bench.check_fails(&on(), json!({"code": "import time\ntime.sleep(60)", "timeout_s": 1}), "longer than 1 s").await;
-        bench.check_fails(&on(), json!({"code": "while True: print('x'*1000)"}), "more than 1048576 bytes to stdout").await;
+        bench
+            .check_fails(&on(), json!({"code": "import time\ntime.sleep(60)", "timeout_s": 1}), "longer than 1 s")
+            .await;
+        bench
+            .check_fails(&on(), json!({"code": "while True: print('x'*1000)"}), "more than 1048576 bytes to stdout")
+            .await;
         let value = bench.call(&on(), json!({"code": "x = bytearray(4*1024**3)"})).await.unwrap().value;
         assert!(value["stderr"].as_str().unwrap().contains("MemoryError"), "{value}");
         let missing = PythonSettings { enabled: true, python: Some("/no/python".into()), ..PythonSettings::default() };

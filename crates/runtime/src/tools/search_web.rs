@@ -112,7 +112,8 @@ fn entry(found: &Value) -> Option<Value> {
 fn spec() -> ToolSpec {
     ToolSpec {
         name: "search_web".into(),
-        description: "Searches the web and returns [{title, url, snippet}], best first. http_request reads a page.".into(),
+        description: "Searches the web and returns [{title, url, snippet}], best first. http_request reads a page."
+            .into(),
         parameters: json!({
             "type": "object",
             "properties": {
@@ -140,7 +141,10 @@ mod tests {
         check(json!({"results": [{"title": "T", "url": "u", "content": "s"}]}), one.clone());
         check(json!({"web": {"results": [{"title": "T", "url": "u", "description": "s"}]}}), one.clone());
         check(json!([{"name": "T", "link": "u", "snippet": "s"}]), one.clone());
-        check(json!({"results": [{"url": "1"}, {"url": "2"}, {"url": "3"}]}), json!([{"title": "", "url": "1", "snippet": ""}, {"title": "", "url": "2", "snippet": ""}]));
+        check(
+            json!({"results": [{"url": "1"}, {"url": "2"}, {"url": "3"}]}),
+            json!([{"title": "", "url": "1", "snippet": ""}, {"title": "", "url": "2", "snippet": ""}]),
+        );
         check(json!({"results": []}), json!([]));
         check(json!({"answer": 42}), json!({"answer": 42}));
     }
@@ -154,7 +158,13 @@ mod tests {
             SearchWeb::new(settings, Arc::new(Web::new(&HttpSettings::default()).unwrap()), Arc::default())
         };
         bench.check_fails(&tool(None), json!({"query": "x"}), "[tools.search_web]\nurl =").await;
-        bench.check(&tool(Some("/search?format=json")), json!({"query": "a b"}), json!([{"title": "T", "url": "u", "snippet": "s"}])).await;
+        bench
+            .check(
+                &tool(Some("/search?format=json")),
+                json!({"query": "a b"}),
+                json!([{"title": "T", "url": "u", "snippet": "s"}]),
+            )
+            .await;
         assert!(peer.requests()[0].starts_with("GET /search?format=json&q=a+b"), "{:?}", peer.requests());
         bench.check_fails(&tool(Some("/html")), json!({"query": "x"}), "does not answer JSON").await;
         bench.check_fails(&tool(Some("/status/503")), json!({"query": "x"}), "answered 503").await;

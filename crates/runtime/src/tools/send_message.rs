@@ -199,7 +199,10 @@ mod tests {
         }
         let kept = bench.documents();
         assert_eq!(kept.len(), 1);
-        assert_eq!((kept[0].key.name.as_str(), &kept[0].body["text"], &kept[0].body["data"]), (KEY, &json!("hi"), &json!([1])));
+        assert_eq!(
+            (kept[0].key.name.as_str(), &kept[0].body["text"], &kept[0].body["data"]),
+            (KEY, &json!("hi"), &json!([1]))
+        );
         assert_eq!(tool.effect(&json!({"channel": "notifications"})), Effect::Idempotent);
         assert_eq!(tool.effect(&json!({"channel": "x"})), Effect::Once);
         bench.check_fails(&tool, json!({"channel": "x", "text": "hi"}), "there are: notifications").await;
@@ -213,7 +216,10 @@ mod tests {
         let bench = Bench::new();
         bench.check(&tool, json!({"channel": "ops", "text": "hi"}), json!({"sent": true, "channel": "ops"})).await;
         let seen = peer.requests();
-        assert!(seen[0].contains(&format!("idempotency-key: {KEY}")) && seen[0].contains("\"text\":\"hi\""), "{seen:?}");
+        assert!(
+            seen[0].contains(&format!("idempotency-key: {KEY}")) && seen[0].contains("\"text\":\"hi\""),
+            "{seen:?}"
+        );
         bench.check_fails(&tool, json!({"channel": "sad", "text": "hi"}), "500").await;
         bench.check_fails(&tool, json!({"channel": "empty", "text": "hi"}), "neither").await;
     }
@@ -226,7 +232,13 @@ mod tests {
             ("mail", command(&format!("cat > '{}'", file.display()))),
             ("bad", command("echo no route >&2; exit 7")),
         ]);
-        bench.check(&tool, json!({"channel": "mail", "text": "hi", "title": "T"}), json!({"sent": true, "channel": "mail"})).await;
+        bench
+            .check(
+                &tool,
+                json!({"channel": "mail", "text": "hi", "title": "T"}),
+                json!({"sent": true, "channel": "mail"}),
+            )
+            .await;
         let got: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!((&got["title"], &got["text"]), (&json!("T"), &json!("hi")));
         bench.check_fails(&tool, json!({"channel": "bad", "text": "hi"}), "ended with 7: no route").await;

@@ -50,6 +50,7 @@ impl Place {
     fn folder(&self, path: PathBuf) -> Result<PathBuf, Failure> {
         match std::fs::create_dir(&path) {
             Err(error) if error.kind() != IoKind::AlreadyExists => Err(failed(&self.shown(), "written", &error)),
+            _ if !path.is_dir() => Err(wrong(format!("a part of `{}` is a file, not a folder", self.shown()))),
             _ => self.inside(path.canonicalize().map_err(|error| failed(&self.shown(), "written", &error))?),
         }
     }

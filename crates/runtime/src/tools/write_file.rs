@@ -123,7 +123,9 @@ mod tests {
         bench.check(&tool, json!({"path": "a/b.txt", "content": "x"}), json!({"path": "a/b.txt", "bytes": 1})).await;
         bench.check(&tool, json!({"path": "./a/b.txt", "content": "yy"}), json!({"path": "a/b.txt", "bytes": 2})).await;
         assert_eq!(read("a/b.txt"), "yy");
-        bench.check(&tool, json!({"path": "v.json", "content": {"k": 1}}), json!({"path": "v.json", "bytes": 13})).await;
+        bench
+            .check(&tool, json!({"path": "v.json", "content": {"k": 1}}), json!({"path": "v.json", "bytes": 13}))
+            .await;
         assert_eq!(read("v.json"), "{\n  \"k\": 1\n}\n");
         assert_eq!(std::fs::read_dir(bench.workspace().join("a")).unwrap().count(), 1, "no temporary file is left");
         bench.check_fails(&tool, json!({"path": "a", "content": "x"}), "is a folder").await;
@@ -138,7 +140,13 @@ mod tests {
         std::fs::write(&victim, "safe").unwrap();
         let bench = Bench::new();
         std::os::unix::fs::symlink(&victim, bench.workspace().join("link")).unwrap();
-        bench.check(&WriteFile::default(), json!({"path": "link", "content": "new"}), json!({"path": "link", "bytes": 3})).await;
+        bench
+            .check(
+                &WriteFile::default(),
+                json!({"path": "link", "content": "new"}),
+                json!({"path": "link", "bytes": 3}),
+            )
+            .await;
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "safe");
     }
 }
