@@ -13,6 +13,14 @@ use crate::model::BoxFuture;
 /// One tool. Adding one means implementing this and registering it.
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
+
+    /// What one call may do; a tool whose calls differ (a GET and a POST) says so here.
+    fn effect(&self, _arguments: &Value) -> Effect {
+        self.spec().effect
+    }
+
+    /// One try, without a time limit of its own. A call that was sent and whose outcome is not known fails as
+    /// `uncertain`; [`crate::tools::Tools`] makes that `transport` where the call may simply be made again.
     fn call<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<Returned, Failure>>;
 }
 

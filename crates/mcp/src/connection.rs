@@ -1,0 +1,281 @@
+//! One live connection to a server: started in either era of the protocol, then asked for tools and called.
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion,
+    RequestMetaObject,
+};
+use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient};
+use serde_json::{Map, Value};
+
+use crate::child::{Child, LastWords, Meter};
+use crate::content;
+use crate::error::{Kind, Trouble};
+use crate::server::{Limits, RemoteTool, ServerConfig};
+
+/// More tools than any model can choose from.
+const TOOLS_MAX: usize = 1_000;
+/// A server whose list has no end is cut off here.
+const PAGES_MAX: usize = 100;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+const REDIRECTS_MAX: usize = 5;
+/// How long a server that let a call time out may take to answer a ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Under which name a call carries its idempotency key.
+const KEY_FIELD: &str = "relais/idempotencyKey";
+
+pub struct Connection {
+    service: RunningService<RoleClient, Listener>,
+    /// Killed with the connection.
+    child: Mutex<Option<Child>>,
+    pub words: LastWords,
+    meter: Meter,
+    tools: Mutex<Option<Arc<[RemoteTool]>>>,
+    changed: Arc<AtomicBool>,
+    doubtful: AtomicBool,
+}
+
+/// Hears that the list of tools has changed.
+struct Listener {
+    changed: Arc<AtomicBool>,
+}
+
+impl ClientHandler for Listener {
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.changed.store(true, Ordering::Release);
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let mut info = ClientConfig::default();
+        info.client_info = Implementation::new("relais", env!("CARGO_PKG_VERSION"));
+        info
+    }
+}
+
+impl Connection {
+    /// Tries both eras at once, then the old handshake alone on a fresh connection: some servers end at the first
+    /// message they do not know.
+    pub async fn start(config: &ServerConfig, words: &LastWords) -> Result<Connection, Trouble> {
+        match Connection::open(config, words, both_eras()).await {
+            Err(trouble) if trouble.kind == Kind::Unreachable => {
+                let handshake = Connection::open(config, words, ClientLifecycleMode::Initialize).await;
+                handshake.map_err(|second| if second.kind == Kind::Config { second } else { trouble })
+            }
+            other => other,
+        }
+    }
+
+    async fn open(config: &ServerConfig, words: &LastWords, mode: ClientLifecycleMode) -> Result<Connection, Trouble> {
+        let changed = Arc::new(AtomicBool::new(false));
+        let listener = Listener { changed: changed.clone() };
+        let meter = Meter::default();
+        let (service, child) = match (&config.command, &config.url) {
+            (Some(program), None) => {
+                let started = Child::start(program, &config.args, &config.env, words, &meter);
+                let (mut child, pipes) = started.map_err(|error| cannot_start(program, &error))?;
+                let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin);
+                let served = listener.serve_with_lifecycle(transport, mode).await;
+                (served.map_err(|error| not_served(&error, child.ending(), &meter))?, Some(child))
+            }
+            (None, Some(url)) => {
+                let served = listener.serve_with_lifecycle(http_transport(url, config)?, mode).await;
+                (served.map_err(|error| not_served(&error, None, &meter))?, None)
+            }
+            _ => return Err(Trouble::new(Kind::Config, "give it either a `command` or a `url`, and not both")),
+        };
+        let (tools, doubtful) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Connection { service, child: Mutex::new(child), words: words.clone(), meter, tools, changed, doubtful })
+    }
+
+    pub fn protocol(&self) -> String {
+        self.peer().peer_info().map_or_else(String::new, |info| info.protocol_version.to_string())
+    }
+
+    /// Worth another request. A server that let a call time out must first answer a ping, with whatever it likes.
+    pub async fn is_alive(&self) -> bool {
+        if self.peer().is_transport_closed() || self.meter.is_flooded() {
+            return false;
+        }
+        if !self.doubtful.load(Ordering::Acquire) {
+            return true;
+        }
+        let page = self.peer().list_tools(None);
+        let answers = !matches!(
+            tokio::time::timeout(PING_TIMEOUT, page).await,
+            Err(_) | Ok(Err(ServiceError::TransportClosed | ServiceError::TransportSend(_)))
+        );
+        self.doubtful.store(!answers, Ordering::Release);
+        answers
+    }
+
+    pub async fn tools(&self, limits: Limits) -> Result<Arc<[RemoteTool]>, Trouble> {
+        if !self.changed.swap(false, Ordering::AcqRel) {
+            if let Some(known) = self.known_tools() {
+                return Ok(known);
+            }
+        }
+        self.meter.reset();
+        let late = |_| Trouble::new(Kind::Timeout, format!("it did not list its tools within {:?}", limits.start));
+        let listed: Arc<[RemoteTool]> = tokio::time::timeout(limits.start, self.list()).await.map_err(late)??.into();
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed.clone());
+        Ok(listed)
+    }
+
+    fn known_tools(&self) -> Option<Arc<[RemoteTool]>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn list(&self) -> Result<Vec<RemoteTool>, Trouble> {
+        let mut tools = Vec::new();
+        let mut cursor = None;
+        for _ in 0..PAGES_MAX {
+            let mut page = PaginatedRequestParams::default();
+            page.cursor = cursor;
+            let result = self.peer().list_tools(Some(page)).await.map_err(|error| self.lost(error, false))?;
+            tools.extend(result.tools.into_iter().map(RemoteTool::from));
+            if tools.len() > TOOLS_MAX {
+                return Err(Trouble::new(Kind::Protocol, format!("it lists more than {TOOLS_MAX} tools")));
+            }
+            cursor = result.next_cursor;
+            if cursor.is_none() {
+                return Ok(tools);
+            }
+        }
+        Err(Trouble::new(Kind::Protocol, format!("its list of tools does not end after {PAGES_MAX} pages")))
+    }
+
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        key: &str,
+        timeout: Duration,
+    ) -> Result<Value, Trouble> {
+        self.meter.reset();
+        let answer = tokio::time::timeout(timeout, self.peer().call_tool_once(request(tool, arguments, key)));
+        let Ok(answer) = answer.await else {
+            self.doubtful.store(true, Ordering::Release);
+            return Err(Trouble::after_sending(Kind::Timeout, format!("`{tool}` did not answer within {timeout:?}")));
+        };
+        match answer.map_err(|error| self.lost(error, true))? {
+            CallToolResponse::Complete(result) if result.is_error == Some(true) => {
+                Err(Trouble::new(Kind::Tool, content::text(&result)))
+            }
+            CallToolResponse::Complete(result) => Ok(content::value(result)),
+            CallToolResponse::InputRequired(_) => {
+                Err(Trouble::new(Kind::Protocol, format!("`{tool}` asks for input in the middle of a call")))
+            }
+            _ => Err(Trouble::after_sending(Kind::Protocol, format!("`{tool}` went on as a background task"))),
+        }
+    }
+
+    fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    fn lost(&self, error: ServiceError, is_call: bool) -> Trouble {
+        let ended = self.child.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(Child::ending);
+        let reason = match (&error, ended) {
+            _ if self.meter.is_flooded() => "it floods its output".to_owned(),
+            (_, Some(ended)) => ended,
+            (ServiceError::TransportClosed, None) => "the connection was lost".to_owned(),
+            (other, None) => chain(other),
+        };
+        match &error {
+            ServiceError::McpError(refused) => Trouble::new(Kind::Tool, refused.message.to_string()),
+            ServiceError::TransportSend(failed) if is_undelivered(failed.error.as_ref()) => {
+                Trouble::new(Kind::Unreachable, reason)
+            }
+            ServiceError::UnexpectedResponse => Trouble { kind: Kind::Protocol, message: reason, sent: is_call },
+            _ => Trouble { kind: Kind::Unreachable, message: reason, sent: is_call },
+        }
+    }
+}
+
+fn both_eras() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
+}
+
+fn request(tool: &str, arguments: Map<String, Value>, key: &str) -> CallToolRequestParams {
+    let mut params = CallToolRequestParams::new(tool.to_owned());
+    let mut meta = RequestMetaObject::default();
+    meta.insert(KEY_FIELD.to_owned(), key.into());
+    params.meta = Some(meta);
+    params.arguments = Some(arguments);
+    params
+}
+
+fn http_transport(url: &str, config: &ServerConfig) -> Result<StreamableHttpClientTransport<reqwest::Client>, Trouble> {
+    let bad = |text: String| Trouble::new(Kind::Config, text);
+    // A second call changes nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(same_origin());
+    let client = client.build().map_err(|error| bad(format!("no HTTP client can be made: {error}")))?;
+    let mut headers = HashMap::new();
+    for (name, value) in &config.headers {
+        let key = HeaderName::try_from(name).map_err(|_| bad(format!("`{name}` is no header name")))?;
+        // The value is left out: it may be a secret.
+        let value =
+            HeaderValue::try_from(value).map_err(|_| bad(format!("header `{name}` has a value no header may have")))?;
+        headers.insert(key, value);
+    }
+    let settings = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+    Ok(StreamableHttpClientTransport::with_client(client, settings))
+}
+
+/// Headers may hold secrets, and these are for one server only.
+fn same_origin() -> reqwest::redirect::Policy {
+    reqwest::redirect::Policy::custom(|attempt| {
+        let is_same = attempt.previous().first().is_some_and(|from| from.origin() == attempt.url().origin());
+        if is_same && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
+    })
+}
+
+fn cannot_start(program: &str, error: &std::io::Error) -> Trouble {
+    Trouble::new(Kind::Config, format!("`{program}` cannot be started: {error}"))
+}
+
+fn not_served(error: &ClientInitializeError, ended: Option<String>, meter: &Meter) -> Trouble {
+    let reason = match ended {
+        _ if meter.is_flooded() => "it floods its output".to_owned(),
+        Some(ended) => ended,
+        None => chain(error),
+    };
+    Trouble::new(Kind::Unreachable, format!("it does not begin to talk: {reason}"))
+}
+
+/// Certain not to have been performed: no connection, or an answer that refuses the request.
+fn is_undelivered(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => {
+            error.is_connect() || error.status().is_some_and(|s| s.is_client_error())
+        }
+        Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => true,
+        Some(StreamableHttpError::SessionExpired) => true,
+        _ => false,
+    }
+}
+
+/// The error with its causes, each said once.
+fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut at = error.source();
+    while let Some(cause) = at {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        at = cause.source();
+    }
+    text
+}

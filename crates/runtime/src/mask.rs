@@ -1,0 +1,192 @@
+//! Secrets: looked up by name for tools, and masked wherever their values turn up. Knows nothing of what it masks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// Shorter values turn up by chance in ordinary text; masking them would damage it and hide nothing.
+pub const SHORTEST_MASKED: usize = 6;
+/// What stands in the place of a secret.
+pub const MASKED: &str = "[secret]";
+/// More text than one line of settings ever has.
+const EXPANSIONS_MAX: usize = 100;
+
+/// Replaces the values of known secrets in whatever leaves the process.
+#[derive(Clone, Default)]
+pub struct Mask {
+    values: Option<Regex>,
+    unmasked: Vec<String>,
+}
+
+/// Secrets by name, with `${VARIABLE}` already replaced.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    values: BTreeMap<String, String>,
+}
+
+impl Mask {
+    pub fn new(secrets: &Secrets) -> Mask {
+        let (masked, short): (Vec<_>, Vec<_>) =
+            secrets.values.iter().partition(|(_, value)| value.len() >= SHORTEST_MASKED);
+        let unmasked = short.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.clone());
+        Mask { values: pattern(masked.into_iter().map(|(_, value)| value)), unmasked: unmasked.collect() }
+    }
+
+    /// Names of secrets that are too short to be masked; worth one warning at start.
+    pub fn unmasked(&self) -> &[String] {
+        &self.unmasked
+    }
+
+    pub fn mask_text(&self, text: &str) -> String {
+        match &self.values {
+            Some(values) => values.replace_all(text, MASKED).into_owned(),
+            None => text.to_owned(),
+        }
+    }
+
+    /// Masks every string and key of a value.
+    pub fn mask_value(&self, value: Value) -> Value {
+        if self.values.is_none() {
+            return value;
+        }
+        match value {
+            Value::String(text) => Value::String(self.mask_text(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.mask_value(item)).collect(),
+            Value::Object(fields) => {
+                fields.into_iter().map(|(key, item)| (self.mask_text(&key), self.mask_value(item))).collect()
+            }
+            other => other,
+        }
+    }
+
+    pub fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        match (&self.values, std::str::from_utf8(&bytes)) {
+            (Some(values), Ok(text)) if values.is_match(text) => self.mask_text(text).into_bytes(),
+            _ => bytes,
+        }
+    }
+}
+
+/// One alternation, longest first, so that a secret that contains another is masked as a whole.
+fn pattern<'a>(values: impl Iterator<Item = &'a String>) -> Option<Regex> {
+    let mut forms: Vec<String> = values.flat_map(|value| forms(value)).collect();
+    forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    forms.dedup();
+    let alternatives: Vec<String> = forms.iter().map(|form| regex::escape(form)).collect();
+    if alternatives.is_empty() { None } else { Regex::new(&alternatives.join("|")).ok() }
+}
+
+/// A value as it is, and as it reads inside JSON text.
+fn forms(value: &str) -> Vec<String> {
+    let quoted = Value::String(value.to_owned()).to_string();
+    vec![value.to_owned(), quoted[1..quoted.len() - 1].to_owned()]
+}
+
+impl Secrets {
+    /// From the settings; a `${VARIABLE}` that is not set leaves its secret undefined.
+    pub fn new(written: &BTreeMap<String, String>) -> Secrets {
+        let environment = Secrets::default();
+        let read = |(name, text): (&String, &String)| Some((name.clone(), environment.expand(text).ok()?));
+        Secrets { values: written.iter().filter_map(read).collect() }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    pub fn insert(&mut self, name: String, value: String) {
+        self.values.insert(name, value);
+    }
+
+    /// Names and values of all that [`Secrets::expand`] puts into a text.
+    pub fn named_in(&self, text: &str) -> Result<Vec<(String, String)>, Undefined> {
+        let found = std::cell::RefCell::new(Vec::new());
+        replace(text, "${", |name| {
+            let value = self.look_up(name)?;
+            found.borrow_mut().push((name.trim_start_matches("secret:").to_owned(), value.clone()));
+            Some(value)
+        })?;
+        Ok(found.into_inner())
+    }
+
+    /// Replaces `${secret:NAME}` in text that a model may have written: secrets only, never variables.
+    pub fn put_into(&self, text: &str) -> Result<String, Undefined> {
+        replace(text, "${secret:", |name| self.get(name).map(str::to_owned))
+    }
+
+    /// Replaces `${secret:NAME}` and `${NAME}` (a secret, else a variable) in text from the settings.
+    pub fn expand(&self, text: &str) -> Result<String, Undefined> {
+        replace(text, "${", |name| self.look_up(name))
+    }
+
+    fn look_up(&self, name: &str) -> Option<String> {
+        let name = name.strip_prefix("secret:").unwrap_or(name);
+        self.get(name).map(str::to_owned).or_else(|| std::env::var(name).ok())
+    }
+}
+
+/// Shows names only.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.values.keys()).finish()
+    }
+}
+
+/// A secret or variable that is named and not defined.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not defined; set the variable, or add it to relais.toml under [secrets]: {0} = \"${{VARIABLE}}\"")]
+pub struct Undefined(pub String);
+
+/// One pass: what is put in is not looked at again.
+fn replace(text: &str, opening: &str, value: impl Fn(&str) -> Option<String>) -> Result<String, Undefined> {
+    let mut made = String::new();
+    let mut rest = text;
+    for _ in 0..EXPANSIONS_MAX {
+        let Some((before, after)) = rest.split_once(opening) else { break };
+        let Some((name, after)) = after.split_once('}') else { break };
+        made.push_str(before);
+        made.push_str(&value(name).ok_or_else(|| Undefined(name.to_owned()))?);
+        rest = after;
+    }
+    made.push_str(rest);
+    Ok(made)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn secrets(pairs: &[(&str, &str)]) -> Secrets {
+        Secrets::new(&pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
+    }
+
+    #[test]
+    fn masks_values_keys_and_json_text() {
+        let mask =
+            Mask::new(&secrets(&[("a", "hunter2-long"), ("b", "hunter2"), ("c", "with\"quote"), ("pin", "1234")]));
+        let check = |given: &str, wanted: &str| assert_eq!(mask.mask_text(given), wanted);
+        check("x hunter2-long y", "x [secret] y");
+        check("x hunter2 y", "x [secret] y");
+        check("{\"k\":\"with\\\"quote\"}", "{\"k\":\"[secret]\"}");
+        check("pin 1234", "pin 1234");
+        assert_eq!(mask.unmasked(), ["pin"]);
+        assert_eq!(mask.mask_value(json!({"hunter2": ["hunter2", 1]})), json!({"[secret]": ["[secret]", 1]}));
+        assert_eq!(mask.mask_bytes(b"hunter2".to_vec()), b"[secret]");
+    }
+
+    #[test]
+    fn puts_secrets_in_once_and_names_the_missing() {
+        let mut secrets = secrets(&[("PATHLIKE", "${PATH}"), ("UNSET", "${RELAIS_NO_SUCH_VARIABLE}")]);
+        secrets.insert("T".into(), "abc${secret:T}".into());
+        assert_eq!(secrets.put_into("Bearer ${secret:T}!").unwrap(), "Bearer abc${secret:T}!");
+        assert_eq!(secrets.put_into("${PATH} ${open").unwrap(), "${PATH} ${open");
+        assert_eq!(secrets.put_into("${secret:NO}").unwrap_err(), Undefined("NO".into()));
+        assert_eq!(secrets.get("UNSET"), None);
+        assert_eq!(secrets.expand("${PATHLIKE}").unwrap(), std::env::var("PATH").unwrap());
+        assert!(format!("{secrets:?}").contains("PATHLIKE") && !format!("{secrets:?}").contains("abc"));
+    }
+}

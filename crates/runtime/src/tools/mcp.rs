@@ -1,0 +1,153 @@
+//! Tools of MCP servers, under the names `mcp:SERVER/TOOL`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use relais_engine::{ErrorKind, Failure};
+use relais_mcp::{Error, Kind, Limits, RemoteTool, Server, ServerConfig};
+use relais_plan::{Effect, McpServer};
+use serde_json::Value;
+
+use crate::mask::{Secrets, Undefined};
+use crate::model::BoxFuture;
+use crate::tool::{Returned, Tool, ToolCall, ToolSpec};
+
+pub const PREFIX: &str = "mcp:";
+/// The registry's own limit comes first; this one is for those who call past it.
+const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// Servers by name; each started once for all who describe it in the same way.
+#[derive(Clone, Default)]
+pub struct Servers {
+    named: BTreeMap<String, Result<Arc<Server>, Failure>>,
+    pool: Arc<Mutex<Vec<(String, ServerConfig, Weak<Server>)>>>,
+}
+
+impl Servers {
+    /// Values of variables that are secrets by their use are put into `secrets`, so that they are masked.
+    pub fn add(&mut self, name: &str, written: &McpServer, secrets: &mut Secrets) {
+        let server = config(written, secrets)
+            .map(|config| self.shared(name, config))
+            .map_err(|undefined| Failure::new(ErrorKind::Config, format!("MCP server `{name}`: {undefined}")));
+        self.named.insert(name.to_owned(), server);
+    }
+
+    fn shared(&self, name: &str, config: ServerConfig) -> Arc<Server> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.retain(|(_, _, server)| server.strong_count() > 0);
+        let known = pool.iter().find(|(known, settings, _)| known == name && *settings == config);
+        if let Some(server) = known.and_then(|(_, _, server)| server.upgrade()) {
+            return server;
+        }
+        let server = Arc::new(Server::new(name, config.clone(), Limits::default()));
+        pool.push((name.to_owned(), config, Arc::downgrade(&server)));
+        server
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str)
+    }
+
+    /// Lists one server's tools, starting it if need be.
+    pub async fn tools(&self, name: &str) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+        let Some(server) = self.named.get(name) else { return Ok(Vec::new()) };
+        let server = server.clone()?;
+        let listed = server.list_tools().await.map_err(failure)?;
+        Ok(listed.iter().map(|tool| Arc::new(McpTool::new(server.clone(), tool)) as Arc<dyn Tool>).collect())
+    }
+
+    pub async fn stop(&self) {
+        for server in self.named.values().flatten() {
+            server.stop().await;
+        }
+    }
+}
+
+fn config(written: &McpServer, secrets: &mut Secrets) -> Result<ServerConfig, Undefined> {
+    Ok(ServerConfig {
+        command: written.command.clone(),
+        args: written.args.clone(),
+        env: expanded(written.env.iter(), secrets, sounds_secret)?,
+        url: written.url.as_deref().map(|url| secrets.expand(url)).transpose()?,
+        headers: expanded(written.headers.iter(), secrets, |_| true)?,
+    })
+}
+
+fn expanded<'a>(
+    written: impl Iterator<Item = (&'a String, &'a String)>,
+    secrets: &mut Secrets,
+    is_secret: impl Fn(&str) -> bool,
+) -> Result<BTreeMap<String, String>, Undefined> {
+    let mut made = BTreeMap::new();
+    for (name, text) in written {
+        for (variable, value) in secrets.named_in(text)? {
+            if is_secret(name) || is_secret(&variable) {
+                secrets.insert(variable, value);
+            }
+        }
+        made.insert(name.clone(), secrets.expand(text)?);
+    }
+    Ok(made)
+}
+
+/// `${HOME}` in the environment of a server is no secret, `${SHOP_TOKEN}` is one.
+fn sounds_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL"].iter().any(|word| name.contains(word))
+}
+
+struct McpTool {
+    spec: ToolSpec,
+    server: Arc<Server>,
+    tool: String,
+}
+
+impl McpTool {
+    fn new(server: Arc<Server>, tool: &RemoteTool) -> McpTool {
+        let spec = ToolSpec {
+            name: format!("{PREFIX}{}/{}", server.name(), tool.name),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            effect: effect(tool),
+        };
+        McpTool { spec, server, tool: tool.name.clone() }
+    }
+}
+
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<Returned, Failure>> {
+        Box::pin(async move {
+            let arguments = match call.arguments {
+                Value::Object(fields) => fields.clone(),
+                _ => serde_json::Map::new(),
+            };
+            let value = self.server.call(&self.tool, arguments, call.key, CALL_TIMEOUT).await.map_err(failure)?;
+            Ok(Returned { value, ..Returned::default() })
+        })
+    }
+}
+
+fn effect(tool: &RemoteTool) -> Effect {
+    match (tool.read_only, tool.idempotent) {
+        (true, _) => Effect::Read,
+        (false, true) => Effect::Idempotent,
+        (false, false) => Effect::Once,
+    }
+}
+
+/// What was sent and lost is `uncertain`; the registry knows whether that matters.
+fn failure(error: Error) -> Failure {
+    let kind = match error.kind {
+        _ if error.sent => ErrorKind::Uncertain,
+        Kind::Config => ErrorKind::Config,
+        Kind::Unreachable => ErrorKind::Transport,
+        Kind::Timeout => ErrorKind::Timeout,
+        Kind::Tool | Kind::Protocol => ErrorKind::Tool,
+    };
+    Failure::new(kind, error.to_string())
+}
