@@ -1,5 +1,8 @@
 //! What is wrong with a file: message, place, and the fix. All problems of a file are shown at once.
+//!
+//! It owns how problems look. It knows nothing of what they are about.
 
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::{Deserialize, Serialize};
 
 /// Byte range in the source text; `0..0` means the file as a whole.
@@ -56,25 +59,156 @@ impl Problem {
 }
 
 /// The known name that is nearest to what was written, if any is near enough.
-pub fn nearest<'a>(_written: &str, _known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    None
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let written: Vec<char> = written.chars().take(MAX_NAME_CHARS).flat_map(char::to_lowercase).collect();
+    let allowed = (written.len() / 3).max(1);
+    let mut best: Option<(usize, &'a str)> = None;
+    for name in known {
+        let letters: Vec<char> = name.chars().take(MAX_NAME_CHARS).flat_map(char::to_lowercase).collect();
+        if letters.len().abs_diff(written.len()) > allowed {
+            continue;
+        }
+        let distance = distance(&written, &letters);
+        if distance <= allowed && best.is_none_or(|(least, _)| distance < least) {
+            best = Some((distance, name));
+        }
+    }
+    best.map(|(_, name)| name)
 }
 
 pub fn has_errors(problems: &[Problem]) -> bool {
     problems.iter().any(|p| p.severity == Severity::Error)
 }
 
+/// Names are short; the bound keeps the quadratic distance cheap for text that is not a name.
+const MAX_NAME_CHARS: usize = 128;
+
+/// Damerau-Levenshtein (restricted): inserting, leaving out, changing a letter and swapping two neighbours cost one.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let change = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = change.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(before[j - 2] + 1);
+            }
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
 impl Source {
     /// 1-based line and column (in characters) of a byte offset.
     pub fn position(&self, offset: u32) -> (usize, usize) {
-        let before = &self.text[..(offset as usize).min(self.text.len())];
+        let before = &self.text[..self.boundary(offset)];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         (line, column)
     }
 
     /// The problems as a person reads them, with the offending text marked.
-    pub fn render(&self, _problems: &[Problem], _color: bool) -> String {
-        String::new()
+    pub fn render(&self, problems: &[Problem], color: bool) -> String {
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let shown: Vec<String> = problems.iter().map(|problem| renderer.render(&self.report(problem))).collect();
+        let mut text = shown.join("\n\n");
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+
+    fn report<'p>(&'p self, problem: &'p Problem) -> Vec<Group<'p>> {
+        let level = match problem.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut group = if problem.span == Span::default() {
+            Group::with_title(level.primary_title(format!("{}: {}", self.name, problem.message)))
+        } else {
+            let marked = AnnotationKind::Primary.span(self.range(problem.span));
+            let snippet = Snippet::source(self.text.as_str()).path(self.name.as_str()).annotation(marked);
+            level.primary_title(problem.message.as_str()).element(snippet)
+        };
+        if let Some(help) = &problem.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        vec![group]
+    }
+
+    /// The span as a range of whole characters inside the text, without the line ends after it.
+    fn range(&self, span: Span) -> std::ops::Range<usize> {
+        let start = self.boundary(span.start);
+        let end = self.boundary(span.end.max(span.start));
+        let kept = self.text[start..end].trim_end_matches(['\n', '\r', ' ']).len();
+        start..if kept > 0 { start + kept } else { end }
+    }
+
+    /// The offset, moved back to the start of the character it falls into.
+    fn boundary(&self, offset: u32) -> usize {
+        self.text.floor_char_boundary(offset as usize)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        let known = ["steps", "input", "item", "index", "previous"];
+        for (written, expected) in [
+            ("stpes", Some("steps")),
+            ("step", Some("steps")),
+            ("Input", Some("input")),
+            ("inptu", Some("input")),
+            ("itm", Some("item")),
+            ("prevoius", Some("previous")),
+            ("banana", None),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(written, known), expected, "{written}");
+        }
+        assert_eq!(nearest("ab", ["ac", "ad"]), Some("ac"), "ties go by order");
+    }
+
+    #[test]
+    fn positions_count_characters() {
+        let source = Source { name: "f".into(), text: "é: ü\nname: ß x\n".into() };
+        for (offset, expected) in [(0, (1, 1)), (2, (1, 2)), (7, (2, 1)), (13, (2, 7)), (14, (2, 7)), (999, (3, 1))] {
+            assert_eq!(source.position(offset), expected, "{offset}");
+        }
+    }
+
+    #[test]
+    fn a_problem_shows_place_mark_and_help() {
+        let source = Source { name: "flow.yaml".into(), text: "name: ü\nsteps:\n  - agnet: x\n".into() };
+        let at = source.text.find("agnet").unwrap();
+        let problem = Problem::error(Span::new(at, at + 5), "unknown field `agnet`").help("did you mean `agent`?");
+        let text = source.render(&[problem], false);
+        for part in ["error: unknown field `agnet`", "flow.yaml:3:5", "^^^^^", "help: did you mean `agent`?"] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_problem_of_the_whole_file_has_no_snippet() {
+        let source = Source { name: "flow.yaml".into(), text: "name: x\n".into() };
+        let text = source.render(&[Problem::warning(Span::default(), "no steps")], false);
+        assert_eq!(text, "warning: flow.yaml: no steps\n");
+        assert_eq!(source.render(&[], false), "");
+    }
+
+    #[test]
+    fn any_span_renders() {
+        let source = Source { name: "f".into(), text: "ü\n".into() };
+        for (start, end) in [(0, 1), (1, 1), (1, 3), (3, 3), (3, 9), (9, 2)] {
+            assert!(source.render(&[Problem::error(Span::new(start, end), "m")], true).contains('m'));
+        }
     }
 }
