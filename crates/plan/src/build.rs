@@ -1,10 +1,352 @@
-//! From the tree of steps to the table of nodes.
+//! From the tree of steps to the table of nodes: ids, regions, links, jumps and blocks are made here and nowhere else.
+//!
+//! It knows nothing of file formats, and it does not look into expressions: whether a reference can be read is the
+//! business of [`crate::check`].
 
-use crate::step::Workflow;
-use crate::{Plan, Problems};
+mod blocks;
+mod ids;
+mod jumps;
+mod vars;
+
+pub use ids::positional;
+
+use crate::step::{Branch, Kind, Step, StepError, Workflow};
+use crate::{
+    Arm, Each, Exit, FanOutput, Jump, Node, NodeId, OnError, Op, Outcome, Over, Plan, Problem, Problems, ROOT, Region,
+    RegionId, Task,
+};
+
+/// Steps within steps. Deeper than any file that a person can still read; keeps every recursion over the tree shallow.
+pub const MAX_DEPTH: usize = 64;
+/// Steps in one workflow: a bound on what a stranger can make the process hold.
+pub const MAX_NODES: usize = 100_000;
+/// Agent and tool steps end after 30 minutes unless they say otherwise.
+pub const DEFAULT_STEP_TIMEOUT_MS: u64 = 1_800_000;
+/// How often a jump may enter its target per cycle where the `goto` has no `max`.
+pub const DEFAULT_GOTO_LIMIT: u32 = 100;
 
 /// Lowers the tree. Problems are those only the lowering can see: doubled ids, jumps that leave their scope, unknown
-/// needs, cycles.
-pub fn build(_workflow: Workflow) -> (Option<Plan>, Problems) {
-    (None, Vec::new())
+/// needs, cycles. There is no plan only if the tree is too large or too deep.
+pub fn build(mut workflow: Workflow) -> (Option<Plan>, Problems) {
+    let mut problems = Vec::new();
+    if !ids::assign(&mut workflow, &mut problems) {
+        return (None, problems);
+    }
+    let mut lowering = Lowering { nodes: Vec::new(), regions: Vec::new(), jumps: Vec::new(), problems };
+    let steps = std::mem::take(&mut workflow.steps);
+    let exits = std::mem::take(&mut workflow.exits);
+    let body = lowering.region(None);
+    let entry = lowering.sequence(steps, Place { region: body, inside: None }, "body").entry;
+    let exits = lowering.exits(exits);
+    let Lowering { mut nodes, regions, jumps, mut problems } = lowering;
+    jumps::resolve(&mut nodes, &regions, jumps, &mut problems);
+    vars::check(&nodes, &regions, &mut problems);
+    (Some(plan_of(workflow, nodes, regions, entry, exits)), problems)
+}
+
+fn plan_of(
+    workflow: Workflow,
+    nodes: Vec<Node>,
+    regions: Vec<Region>,
+    entry: Option<NodeId>,
+    exits: Vec<Exit>,
+) -> Plan {
+    Plan {
+        name: workflow.name,
+        description: workflow.description,
+        nodes,
+        regions,
+        entry,
+        exits,
+        input_schema: workflow.input_schema,
+        output: workflow.output,
+        output_schema: workflow.output_schema,
+        agents: workflow.agents,
+        tools: workflow.tools,
+        servers: workflow.servers,
+        limits: workflow.limits,
+        on_failure: workflow.on_failure,
+        on_tool_drift: workflow.on_tool_drift,
+        triggers: workflow.triggers,
+        notify: workflow.notify,
+    }
+}
+
+struct Lowering {
+    nodes: Vec<Node>,
+    regions: Vec<Region>,
+    jumps: Vec<jumps::Pending>,
+    problems: Problems,
+}
+
+/// Where a sequence stands: its region, and the `Choose` of that region whose arm it is.
+#[derive(Clone, Copy)]
+struct Place {
+    region: RegionId,
+    inside: Option<NodeId>,
+}
+
+/// A lowered stretch of a sequence: where it begins, and the nodes whose `next` is whatever follows it.
+#[derive(Default)]
+struct Stretch {
+    entry: Option<NodeId>,
+    ends: Vec<NodeId>,
+}
+
+impl Lowering {
+    /// A list of steps, in written order, or as one hidden block where a step has `needs`.
+    fn sequence(&mut self, steps: Vec<Step>, place: Place, hidden_key: &str) -> Stretch {
+        if steps.iter().any(|s| s.needs.is_some()) {
+            return self.hidden_block(steps, place, hidden_key);
+        }
+        let mut whole = Stretch::default();
+        for step in steps {
+            self.refuse_run_if(&step);
+            self.refuse_output_key(&step);
+            let stretch = self.step(step, place);
+            whole = self.join(whole, stretch);
+        }
+        whole
+    }
+
+    fn join(&mut self, before: Stretch, after: Stretch) -> Stretch {
+        for end in before.ends {
+            self.node_mut(end).next = after.entry;
+        }
+        Stretch { entry: before.entry.or(after.entry), ends: after.ends }
+    }
+
+    fn step(&mut self, mut step: Step, place: Place) -> Stretch {
+        let kind = std::mem::replace(&mut step.kind, Kind::Set(Vec::new()));
+        let id = self.open(step, place);
+        let mut ends = vec![id];
+        let op = match kind {
+            Kind::Call(call) => self.call(id, call),
+            Kind::Choose { arms, other } if has_policies(self.node(id)) => self.wrapped_choose(id, arms, other),
+            Kind::Choose { arms, other } => self.choose(id, arms, other, &mut ends),
+            Kind::Parallel { lanes, on_failure, wait_for, detach } => {
+                self.parallel(id, lanes, on_failure, wait_for, detach)
+            }
+            Kind::Group { steps, on_failure } => self.group(id, steps, on_failure),
+            Kind::ForEach { items, steps, at_once, max, on_limit } => {
+                let (body, region) = self.body(id, steps);
+                Op::Each(Each { over: Over::Items(items), body, region, width: at_once.max(1), max, on_limit })
+            }
+            Kind::Repeat { while_, until, delay_ms, steps, max, on_limit } => {
+                let (body, region) = self.body(id, steps);
+                Op::Each(Each { over: Over::Passes { while_, until, delay_ms }, body, region, width: 1, max, on_limit })
+            }
+            Kind::Wait(until) => Op::Wait(until),
+            Kind::StopIf(expr) => self.stop_if(id, expr),
+            Kind::Set(assign) => {
+                self.node_mut(id).assign = assign;
+                passing()
+            }
+            Kind::Goto { to, max } => self.goto(id, to, max),
+        };
+        self.node_mut(id).op = op;
+        Stretch { entry: Some(id), ends }
+    }
+
+    /// Makes the node of a step with its policies; the op comes when its parts are lowered.
+    fn open(&mut self, step: Step, place: Place) -> NodeId {
+        let id = self.nodes.len() as NodeId;
+        self.nodes.push(Node {
+            key: step.id.unwrap_or_default(),
+            op: passing(),
+            region: place.region,
+            next: None,
+            inside: place.inside,
+            hidden: false,
+            kind: step.word.to_owned(),
+            when: step.when,
+            limit: None,
+            retry: step.retry,
+            timeout_ms: step.timeout_ms,
+            on_error: OnError::Fail,
+            budget: step.budget,
+            undo: None,
+            assign: Vec::new(),
+            on_missing_null: step.on_missing_null,
+            span: step.span,
+        });
+        self.node_mut(id).on_error = self.on_error(id, step.on_error);
+        self.node_mut(id).undo = step.undo.and_then(|undo| self.undo(*undo));
+        id
+    }
+
+    fn on_error(&mut self, id: NodeId, on_error: StepError) -> OnError {
+        match on_error {
+            StepError::Fail => OnError::Fail,
+            StepError::Continue => OnError::Continue,
+            StepError::Value(value) => OnError::Value(value),
+            StepError::Goto(to) => {
+                self.jumps.push(jumps::Pending { node: id, to, max: None, way: jumps::Way::OnError });
+                // Stands until the jump is resolved; an unknown target is a problem of its own.
+                OnError::Goto(id)
+            }
+        }
+    }
+
+    /// The compensating step, reachable by nothing but `undo`.
+    fn undo(&mut self, step: Step) -> Option<NodeId> {
+        if step.undo.is_some() {
+            self.problems.push(Problem::error(step.span, "an `undo` step cannot have an `undo` of its own"));
+        }
+        if step.needs.is_some() {
+            self.problems.push(Problem::error(step.span, "`needs` has no effect on an `undo` step"));
+        }
+        self.refuse_run_if(&step);
+        self.refuse_output_key(&step);
+        let region = self.region(None);
+        self.step(Step { undo: None, ..step }, Place { region, inside: None }).entry
+    }
+
+    fn call(&mut self, id: NodeId, call: crate::Call) -> Op {
+        let node = self.node_mut(id);
+        match call.task {
+            Task::Agent { .. } | Task::Tool { .. } => {
+                node.timeout_ms = node.timeout_ms.or(Some(DEFAULT_STEP_TIMEOUT_MS));
+            }
+            Task::Workflow { .. } => {}
+        }
+        Op::Call(call)
+    }
+
+    fn choose(
+        &mut self,
+        id: NodeId,
+        branches: Vec<Branch>,
+        other: Option<Vec<Step>>,
+        ends: &mut Vec<NodeId>,
+    ) -> Op {
+        let mut arms = Vec::with_capacity(branches.len());
+        for (position, branch) in branches.into_iter().enumerate() {
+            let jump = self.arm(id, branch.steps, &format!("arm_{}", position + 1), ends);
+            arms.push(Arm { label: branch.label, when: branch.when, jump });
+        }
+        let other = other.map(|steps| self.arm(id, steps, "other", ends));
+        Op::Choose { arms, other }
+    }
+
+    fn arm(&mut self, choose: NodeId, steps: Vec<Step>, name: &str, ends: &mut Vec<NodeId>) -> Jump {
+        let place = Place { region: self.node(choose).region, inside: Some(choose) };
+        let hidden_key = format!("{}/{name}", self.node(choose).key);
+        let stretch = self.sequence(steps, place, &hidden_key);
+        ends.extend(stretch.ends);
+        Jump { to: stretch.entry, counted: false }
+    }
+
+    /// A `Choose` only passes on, so a retry or a time-out of an if or switch is that of a group around it.
+    fn wrapped_choose(&mut self, id: NodeId, arms: Vec<Branch>, other: Option<Vec<Step>>) -> Op {
+        let region = self.lane_region(id, 0);
+        let inner = self.hidden_node(id, "choose", Place { region, inside: None });
+        let mut ends = Vec::new();
+        let op = self.choose(inner, arms, other, &mut ends);
+        self.node_mut(inner).op = op;
+        blocks::single_lane(Some(inner), region, Default::default(), FanOutput::Only)
+    }
+
+    fn stop_if(&mut self, id: NodeId, when: crate::Expr) -> Op {
+        let place = Place { region: self.node(id).region, inside: Some(id) };
+        let end = self.hidden_node(id, "stop", place);
+        self.node_mut(end).op = Op::End { outcome: Outcome::Stopped, value: None };
+        let jump = Jump { to: Some(end), counted: false };
+        Op::Choose { arms: vec![Arm { label: "stop".into(), when, jump }], other: None }
+    }
+
+    /// With a condition the jump is an arm, so that a false one goes on instead of skipping the step.
+    fn goto(&mut self, id: NodeId, to: crate::step::Name, max: Option<u32>) -> Op {
+        self.jumps.push(jumps::Pending { node: id, to, max, way: jumps::Way::Goto });
+        let jump = Jump { to: None, counted: true };
+        match self.node_mut(id).when.take() {
+            Some(when) => Op::Choose { arms: vec![Arm { label: "goto".into(), when, jump }], other: None },
+            None => Op::Choose { arms: Vec::new(), other: Some(jump) },
+        }
+    }
+
+    /// The body of an `Each`, in a region of its own.
+    fn body(&mut self, id: NodeId, steps: Vec<Step>) -> (Option<NodeId>, RegionId) {
+        let region = self.lane_region(id, 0);
+        let hidden_key = format!("{}/body", self.node(id).key);
+        (self.sequence(steps, Place { region, inside: None }, &hidden_key).entry, region)
+    }
+
+    fn exits(&mut self, exits: Vec<(crate::ExitWhen, Vec<Step>)>) -> Vec<Exit> {
+        let mut lowered = Vec::with_capacity(exits.len());
+        for (position, (when, steps)) in exits.into_iter().enumerate() {
+            let region = self.region(None);
+            let hidden_key = format!("exit/{}", position + 1);
+            let entry = self.sequence(steps, Place { region, inside: None }, &hidden_key).entry;
+            lowered.push(Exit { when, entry, region });
+        }
+        lowered
+    }
+
+    /// A node that no person wrote, belonging to one that was written.
+    fn hidden_node(&mut self, owner: NodeId, name: &str, place: Place) -> NodeId {
+        let Node { key, kind, span, on_missing_null, .. } = self.node(owner).clone();
+        let mut step = Step::new("", Kind::Set(Vec::new()), span);
+        step.id = Some(format!("{key}/{name}"));
+        step.on_missing_null = on_missing_null;
+        let id = self.open(step, place);
+        let node = self.node_mut(id);
+        node.kind = kind;
+        node.hidden = true;
+        id
+    }
+
+    /// A region that nothing opens: the body, an exit, an undo.
+    fn region(&mut self, opened: Option<(NodeId, u32)>) -> RegionId {
+        let parent = opened.map(|(opener, _)| self.node(opener).region);
+        let lane = opened.map_or(0, |(_, lane)| lane);
+        self.regions.push(Region { opener: opened.map(|(opener, _)| opener), lane, parent });
+        (self.regions.len() - 1) as RegionId
+    }
+
+    fn lane_region(&mut self, opener: NodeId, lane: u32) -> RegionId {
+        self.region(Some((opener, lane)))
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id as usize]
+    }
+}
+
+/// Does nothing but pass on.
+fn passing() -> Op {
+    Op::Choose { arms: Vec::new(), other: None }
+}
+
+fn has_policies(node: &Node) -> bool {
+    !node.retry.is_default()
+        || node.timeout_ms.is_some()
+        || !node.budget.is_empty()
+        || node.undo.is_some()
+        || !node.on_error.is_default()
+}
+
+/// The construct that a region belongs to, as a person names it.
+fn opener_word(nodes: &[Node], regions: &[Region], region: RegionId) -> String {
+    match regions[region as usize].opener {
+        Some(opener) if nodes[opener as usize].hidden => "a block with `needs`".into(),
+        Some(opener) => {
+            let node = &nodes[opener as usize];
+            format!("the {} `{}`", block_word(node), node.key)
+        }
+        None if region == ROOT => "the main steps".into(),
+        None => "an `on_exit` or `undo` sequence".into(),
+    }
+}
+
+fn block_word(node: &Node) -> &str {
+    match &node.op {
+        Op::Fan(fan) if matches!(fan.output, FanOutput::Sinks(_)) => "`needs` block",
+        Op::Fan(fan) if matches!(fan.output, FanOutput::Only) => "group",
+        Op::Fan(_) | Op::Each(_) | Op::Call(_) | Op::Choose { .. } | Op::Wait(_) | Op::End { .. } => &node.kind,
+    }
 }

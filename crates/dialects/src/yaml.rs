@@ -1,0 +1,420 @@
+//! YAML 1.2 (and JSON, which is a part of it) into a tree of values with their places in the text.
+//!
+//! Knows nothing of workflows. Everything a stranger can send is bounded here: size, depth, number of nodes, aliases.
+
+use std::collections::{HashMap, HashSet};
+
+use relais_plan::{Problem, Problems, Source, Span};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as Range, Tag};
+use serde_json::{Map, Number, Value};
+
+/// A workflow of a thousand steps has some 200 KiB.
+pub const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Deep enough for 30 steps within steps; keeps every recursion over the tree shallow.
+pub const MAX_DEPTH: usize = 64;
+/// Values in one file, those that aliases repeat included: what stops an alias bomb.
+pub const MAX_VALUES: usize = 200_000;
+/// Text in one file, that which aliases repeat included.
+const MAX_TEXT_BYTES: usize = 2 * MAX_BYTES;
+
+/// One value with its place.
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub span: Span,
+    pub data: Data,
+}
+
+#[derive(Debug, Clone)]
+pub enum Data {
+    Scalar(Value),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub key: String,
+    pub key_span: Span,
+    /// The key as a value: `1` and `true` without quotes are a number and a boolean.
+    pub key_value: Value,
+    pub value: Node,
+}
+
+/// Reads one document. All duplicate keys are reported at once; a syntax error ends the reading.
+pub fn parse(source: &Source) -> Result<Node, Problems> {
+    if source.text.len() > MAX_BYTES {
+        let message = format!("the file has {} bytes; at most {MAX_BYTES} are read", source.text.len());
+        return Err(vec![Problem::error(Span::default(), message)]);
+    }
+    let mut tree = Tree::new(&source.text);
+    match tree.read() {
+        Err(problem) => tree.problems.push(*problem),
+        Ok(Some(root)) if tree.problems.is_empty() => return Ok(root),
+        Ok(Some(_)) => {}
+        Ok(None) => tree.problems.push(empty()),
+    }
+    Err(tree.problems)
+}
+
+fn empty() -> Problem {
+    Problem::error(Span::default(), "the file is empty")
+        .help("a workflow has at least `steps:` with one step, such as `- agent: writer`")
+}
+
+impl Node {
+    pub fn to_value(&self) -> Value {
+        match &self.data {
+            Data::Scalar(value) => value.clone(),
+            Data::List(items) => Value::Array(items.iter().map(Node::to_value).collect()),
+            Data::Map(entries) => {
+                let pairs = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value()));
+                Value::Object(pairs.collect::<Map<String, Value>>())
+            }
+        }
+    }
+
+    /// The place of what a JSON pointer leads to, or of the nearest thing around it.
+    pub fn span_at(&self, pointer: &str) -> Span {
+        let mut node = self;
+        for segment in pointer.split('/').skip(1) {
+            let segment = segment.replace("~1", "/").replace("~0", "~");
+            match node.child(&segment) {
+                Some(child) => node = child,
+                None => break,
+            }
+        }
+        node.span
+    }
+
+    fn child(&self, segment: &str) -> Option<&Node> {
+        match &self.data {
+            Data::Scalar(_) => None,
+            Data::List(items) => items.get(segment.parse::<usize>().ok()?),
+            Data::Map(entries) => entries.iter().find(|entry| entry.key == segment).map(|entry| &entry.value),
+        }
+    }
+
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.data {
+            Data::Scalar(Value::String(text)) => Some(text),
+            Data::Scalar(_) | Data::List(_) | Data::Map(_) => None,
+        }
+    }
+
+    /// What it is, as an error message says it.
+    pub fn describe(&self) -> String {
+        match &self.data {
+            Data::Scalar(Value::Null) => "nothing".into(),
+            Data::Scalar(Value::Bool(value)) => format!("the boolean {value}"),
+            Data::Scalar(Value::Number(value)) => format!("the number {value}"),
+            Data::Scalar(Value::String(text)) => format!("the text {:?}", shorten(text)),
+            Data::Scalar(_) => "a value".into(),
+            Data::List(items) => format!("a list of {}", items.len()),
+            Data::Map(_) => "a map".into(),
+        }
+    }
+
+    fn weigh(&self) -> (usize, usize) {
+        match &self.data {
+            Data::Scalar(Value::String(text)) => (1, text.len()),
+            Data::Scalar(_) => (1, 0),
+            Data::List(items) => items.iter().map(Node::weigh).fold((1, 0), add),
+            Data::Map(entries) => {
+                entries.iter().map(|entry| add(entry.value.weigh(), (0, entry.key.len()))).fold((1, 0), add)
+            }
+        }
+    }
+}
+
+fn add(a: (usize, usize), b: (usize, usize)) -> (usize, usize) {
+    (a.0 + b.0, a.1 + b.1)
+}
+
+fn shorten(text: &str) -> String {
+    const SHOWN: usize = 40;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A plain scalar by YAML's core schema: null, booleans, numbers, else text. Numbers are exact where JSON's can be.
+pub fn plain(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return Value::Bool(true),
+        "false" | "False" | "FALSE" => return Value::Bool(false),
+        _ => {}
+    }
+    number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number)
+}
+
+fn number(text: &str) -> Option<Number> {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    if let Some(hex) = digits.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).ok().map(Number::from);
+    }
+    if let Some(octal) = digits.strip_prefix("0o") {
+        return u64::from_str_radix(octal, 8).ok().map(Number::from);
+    }
+    let unsigned = digits.strip_prefix('-').unwrap_or(digits);
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') || unsigned.starts_with('+') {
+        return None;
+    }
+    if let Ok(integer) = digits.parse::<i64>() {
+        return Some(integer.into());
+    }
+    if let Ok(integer) = digits.parse::<u64>() {
+        return Some(integer.into());
+    }
+    let is_float = unsigned.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
+    if !is_float || !unsigned.contains(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<f64>().ok().and_then(Number::from_f64)
+}
+
+/// A list or map that is being read.
+struct Frame {
+    start: usize,
+    anchor: usize,
+    shape: Shape,
+}
+
+enum Shape {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, seen: HashSet<String>, key: Option<(String, Span, Value)> },
+}
+
+struct Tree<'t> {
+    text: &'t str,
+    /// Byte offset of each character; empty for plain ASCII, where they are the same.
+    offsets: Vec<u32>,
+    /// Bytes before the first character that the parser sees: a byte order mark.
+    skipped: usize,
+    frames: Vec<Frame>,
+    anchors: HashMap<usize, Node>,
+    root: Option<Node>,
+    /// Values and bytes of text so far.
+    weight: (usize, usize),
+    problems: Problems,
+}
+
+type Step = Result<(), Box<Problem>>;
+
+impl<'t> Tree<'t> {
+    fn new(text: &'t str) -> Tree<'t> {
+        let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let offsets = match body.is_ascii() {
+            true => Vec::new(),
+            false => body.char_indices().map(|(offset, _)| offset as u32).collect(),
+        };
+        Tree {
+            text: body,
+            offsets,
+            skipped: text.len() - body.len(),
+            frames: Vec::new(),
+            anchors: HashMap::new(),
+            root: None,
+            weight: (0, 0),
+            problems: Vec::new(),
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Node>, Box<Problem>> {
+        let mut parser = Parser::new_from_str(self.text);
+        let mut documents = 0;
+        while let Some(next) = parser.next_event() {
+            let (event, range) = next.map_err(|error| self.syntax(error.marker(), error.info()))?;
+            match event {
+                Event::DocumentStart(_) => {
+                    documents += 1;
+                    if documents > 1 {
+                        return Err(self.refuse(range, "the file has several documents", "one workflow per file: take the `---` out"));
+                    }
+                }
+                Event::StreamEnd => break,
+                Event::StreamStart | Event::Nothing | Event::DocumentEnd => {}
+                Event::Alias(anchor) => self.alias(anchor, range)?,
+                Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), range)?,
+                Event::SequenceStart(anchor, tag) => self.open(anchor, tag.as_deref(), range, Shape::List(Vec::new()))?,
+                Event::MappingStart(anchor, tag) => self.open(anchor, tag.as_deref(), range, map())?,
+                Event::SequenceEnd | Event::MappingEnd => self.close(range)?,
+            }
+        }
+        Ok(self.root.take().filter(|root| !matches!(root.data, Data::Scalar(Value::Null))))
+    }
+
+    fn alias(&mut self, anchor: usize, range: Range) -> Step {
+        let Some(node) = self.anchors.get(&anchor) else {
+            return Err(self.refuse(range, "this alias stands inside its own anchor", "write the value out"));
+        };
+        let node = Node { span: self.span(range), ..node.clone() };
+        self.weight = add(self.weight, node.weigh());
+        self.check_weight(range)?;
+        self.place(node, range, None)
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, anchor: usize, tag: Option<&Tag>, range: Range) -> Step {
+        self.weight = add(self.weight, (1, text.len()));
+        self.check_weight(range)?;
+        let value = match (tag, style) {
+            (Some(tag), _) if is_string_tag(tag) => Value::String(text.to_owned()),
+            (Some(tag), _) => return Err(self.refuse_tag(tag, range)),
+            (None, ScalarStyle::Plain) => plain(text),
+            (None, _) => Value::String(text.to_owned()),
+        };
+        if style == ScalarStyle::Plain && text == "<<" && self.expects_key() {
+            return Err(self.refuse(range, "merge keys (`<<`) are not supported", "write the fields out where they are needed"));
+        }
+        let node = Node { span: self.span(range), data: Data::Scalar(value) };
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        self.place(node, range, Some(text))
+    }
+
+    fn open(&mut self, anchor: usize, tag: Option<&Tag>, range: Range, shape: Shape) -> Step {
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
+            return Err(self.refuse_tag(tag, range));
+        }
+        if self.expects_key() {
+            return Err(self.refuse(range, "a key must be text, not a list or a map", "if this was meant as `{{ … }}`, put quotes around it"));
+        }
+        if self.frames.len() >= MAX_DEPTH {
+            let message = format!("values are nested more than {MAX_DEPTH} levels deep");
+            return Err(self.refuse(range, &message, "move a part of it into a workflow of its own"));
+        }
+        self.weight = add(self.weight, (1, 0));
+        self.check_weight(range)?;
+        self.frames.push(Frame { start: self.offset(range.start), anchor, shape });
+        Ok(())
+    }
+
+    fn close(&mut self, range: Range) -> Step {
+        let Some(frame) = self.frames.pop() else {
+            return Ok(());
+        };
+        let end = self.offset(range.end).max(frame.start);
+        let data = match frame.shape {
+            Shape::List(items) => Data::List(items),
+            Shape::Map { entries, .. } => Data::Map(entries),
+        };
+        let node = Node { span: Span::new(frame.start, self.trim(frame.start, end)), data };
+        if frame.anchor > 0 {
+            self.anchors.insert(frame.anchor, node.clone());
+        }
+        self.place(node, range, None)
+    }
+
+    /// Puts a finished value where it belongs. `text` is that of a scalar, which may become a key.
+    fn place(&mut self, node: Node, range: Range, text: Option<&str>) -> Step {
+        let span = node.span;
+        if self.frames.len() > MAX_DEPTH {
+            return Ok(());
+        }
+        let Some(frame) = self.frames.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut frame.shape {
+            Shape::List(items) => items.push(node),
+            Shape::Map { entries, seen, key } => match key.take() {
+                Some((name, key_span, key_value)) => {
+                    if seen.insert(name.clone()) {
+                        entries.push(Entry { key: name, key_span, key_value, value: node });
+                    } else {
+                        self.problems.push(doubled(&name, key_span));
+                    }
+                }
+                None => match (node.data, text) {
+                    (Data::Scalar(value), text) => {
+                        let name = match (&value, text) {
+                            (Value::String(name), _) => name.clone(),
+                            (_, Some(text)) => text.to_owned(),
+                            (other, None) => other.to_string(),
+                        };
+                        *key = Some((name, span, value));
+                    }
+                    (Data::List(_) | Data::Map(_), _) => {
+                        return Err(self.refuse(range, "a key must be text, not a list or a map", "write the key out"));
+                    }
+                },
+            },
+        }
+        Ok(())
+    }
+
+    fn expects_key(&self) -> bool {
+        matches!(self.frames.last(), Some(Frame { shape: Shape::Map { key: None, .. }, .. }))
+    }
+
+    fn check_weight(&self, range: Range) -> Step {
+        if self.weight.0 > MAX_VALUES {
+            let message = format!("the file has more than {MAX_VALUES} values, those repeated by aliases included");
+            return Err(self.refuse(range, &message, "split the workflow, or use fewer aliases"));
+        }
+        if self.weight.1 > MAX_TEXT_BYTES {
+            return Err(self.refuse(range, "the text that aliases repeat is too large", "use fewer aliases"));
+        }
+        Ok(())
+    }
+
+    fn refuse_tag(&self, tag: &Tag, range: Range) -> Box<Problem> {
+        let message = format!("tags such as `{}{}` are not supported", tag.handle, tag.suffix);
+        self.refuse(range, &message, "write the value without a tag; quotes make a text of it")
+    }
+
+    fn refuse(&self, range: Range, message: &str, help: &str) -> Box<Problem> {
+        Box::new(Problem::error(self.span(range), message).help(help))
+    }
+
+    fn syntax(&self, marker: &Marker, info: &str) -> Box<Problem> {
+        let start = self.offset(*marker);
+        let length = self.text.get(start - self.skipped..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        let problem = Problem::error(Span::new(start, start + length), format!("this is not valid YAML: {info}"));
+        Box::new(match self.indented_with_tab(start) {
+            true => problem.help("indent with spaces; YAML does not allow tabs there"),
+            false => problem.help("text with `:`, `#`, `{`, `[`, `*`, `&` or `%` at its start needs quotes"),
+        })
+    }
+
+    fn indented_with_tab(&self, at: usize) -> bool {
+        let before = self.text.get(..at - self.skipped).unwrap_or(self.text);
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text.get(start..).unwrap_or_default();
+        line.chars().take_while(|c| c.is_whitespace() && *c != '\n').any(|c| c == '\t')
+    }
+
+    fn span(&self, range: Range) -> Span {
+        let start = self.offset(range.start);
+        Span::new(start, self.offset(range.end).max(start))
+    }
+
+    /// The parser counts characters; everything else here counts bytes.
+    fn offset(&self, marker: Marker) -> usize {
+        let within = match self.offsets.is_empty() {
+            true => marker.index().min(self.text.len()),
+            false => self.offsets.get(marker.index()).map_or(self.text.len(), |&offset| offset as usize),
+        };
+        self.skipped + within
+    }
+
+    /// A block ends where its last line does, not where the next one begins.
+    fn trim(&self, start: usize, end: usize) -> usize {
+        let within = self.text.get(start - self.skipped..end - self.skipped).unwrap_or_default();
+        start + within.trim_end().len()
+    }
+}
+
+fn map() -> Shape {
+    Shape::Map { entries: Vec::new(), seen: HashSet::new(), key: None }
+}
+
+fn is_string_tag(tag: &Tag) -> bool {
+    tag.is_yaml_core_schema() && tag.suffix == "str"
+}
+
+fn doubled(name: &str, span: Span) -> Problem {
+    Problem::error(span, format!("the key `{name}` is written twice")).help("only one of the two can be meant")
+}

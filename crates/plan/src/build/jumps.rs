@@ -1,0 +1,101 @@
+//! Leads `goto` and `on_error: {goto: …}` to their targets, and proves that no jump leaves its scope.
+
+use std::collections::HashMap;
+
+use super::{DEFAULT_GOTO_LIMIT, opener_word};
+use crate::problem::nearest;
+use crate::step::Name;
+use crate::{Node, NodeId, OnError, Op, Problem, Problems, Region, RegionId};
+
+/// A jump that was written; its target may come later in the text.
+pub(super) struct Pending {
+    pub node: NodeId,
+    pub to: Name,
+    pub max: Option<u32>,
+    pub way: Way,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    Goto,
+    OnError,
+}
+
+pub(super) fn resolve(nodes: &mut [Node], regions: &[Region], jumps: Vec<Pending>, problems: &mut Problems) {
+    let ids = ids(nodes);
+    for jump in jumps {
+        match target(nodes, regions, &ids, &jump) {
+            Ok(to) => lead(nodes, &jump, to),
+            Err(problem) => problems.push(problem),
+        }
+    }
+}
+
+fn ids(nodes: &[Node]) -> HashMap<String, NodeId> {
+    let written = nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
+    // Backwards, so that of a doubled id the first step stays.
+    written.rev().map(|(id, node)| (node.key.clone(), id as NodeId)).collect()
+}
+
+fn target(
+    nodes: &[Node],
+    regions: &[Region],
+    ids: &HashMap<String, NodeId>,
+    jump: &Pending,
+) -> Result<NodeId, Problem> {
+    let Some(&to) = ids.get(&jump.to.text) else {
+        return Err(unknown(ids, &jump.to));
+    };
+    let (from, target) = (&nodes[jump.node as usize], &nodes[to as usize]);
+    if from.region != target.region {
+        let border = border(nodes, regions, from.region, target.region);
+        return Err(Problem::error(jump.to.span, format!("a jump to `{}` would {border}", jump.to.text))
+            .help("a jump stays in its own or an enclosing list of steps; it never crosses parallel, for_each, repeat, a group or a `needs` block"));
+    }
+    if !encloses(nodes, target.inside, from.inside) {
+        return Err(Problem::error(jump.to.span, format!("a jump to `{}` would enter an arm from outside", jump.to.text))
+            .help("jump to the if or switch itself, or to a step beside it"));
+    }
+    Ok(to)
+}
+
+fn unknown(ids: &HashMap<String, NodeId>, name: &Name) -> Problem {
+    let problem = Problem::error(name.span, format!("there is no step `{}` to jump to", name.text));
+    match nearest(&name.text, ids.keys().map(String::as_str)) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None => problem.help("a jump names the id of a step"),
+    }
+}
+
+/// Says which border a jump between regions would cross.
+fn border(nodes: &[Node], regions: &[Region], from: RegionId, to: RegionId) -> String {
+    if is_ancestor(regions, to, from) {
+        return format!("leave {}", opener_word(nodes, regions, from));
+    }
+    format!("enter {}", opener_word(nodes, regions, to))
+}
+
+fn is_ancestor(regions: &[Region], ancestor: RegionId, of: RegionId) -> bool {
+    std::iter::successors(Some(of), |&region| regions[region as usize].parent).any(|region| region == ancestor)
+}
+
+/// Is the sequence inside `outer` the one inside `inner`, or one around it?
+fn encloses(nodes: &[Node], outer: Option<NodeId>, inner: Option<NodeId>) -> bool {
+    outer.is_none() || std::iter::successors(inner, |&choose| nodes[choose as usize].inside).any(|c| Some(c) == outer)
+}
+
+fn lead(nodes: &mut [Node], jump: &Pending, to: NodeId) {
+    let max = jump.max.unwrap_or(DEFAULT_GOTO_LIMIT);
+    let target = &mut nodes[to as usize];
+    target.limit = Some(target.limit.map_or(max, |limit| limit.min(max)));
+    let node = &mut nodes[jump.node as usize];
+    match (jump.way, &mut node.op) {
+        (Way::OnError, _) => node.on_error = OnError::Goto(to),
+        (Way::Goto, Op::Choose { arms, other }) => {
+            for counted in arms.iter_mut().map(|arm| &mut arm.jump).chain(other) {
+                counted.to = Some(to);
+            }
+        }
+        (Way::Goto, Op::Call(_) | Op::Fan(_) | Op::Each(_) | Op::Wait(_) | Op::End { .. }) => {}
+    }
+}
