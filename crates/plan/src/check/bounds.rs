@@ -1,22 +1,21 @@
 //! Everything ends: jumps have limits, loops have bounds, numbers make sense, every step can be reached.
+//!
+//! How deep blocks nest and how many steps there are is bounded where the plan is built.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
-use super::flow::{Flow, Place, View, ways};
+use super::flow::{Flow, ways};
 use super::graph::Graph;
-use crate::{Each, Fan, Node, NodeId, Op, Plan, Problem, Problems, RegionId, WaitFor};
+use crate::{Each, Fan, Node, NodeId, Op, Plan, Problem, Problems, WaitFor};
 
 /// More attempts than this is a loop in disguise.
 pub(super) const MAX_ATTEMPTS: u32 = 100;
-/// Deeper than any person reads; keeps every walk over nested scopes short.
-pub(super) const MAX_NESTING: u32 = 64;
 
 pub(super) fn check(plan: &Plan, flow: &Flow<'_>) -> Problems {
     let mut problems = Vec::new();
     for (id, node) in plan.nodes.iter().enumerate() {
         numbers(node, &mut problems);
         jumps(plan, flow, id as NodeId, &mut problems);
-        nesting(flow, id as NodeId, node, &mut problems);
     }
     for agent in plan.agents.values() {
         if agent.max_turns == 0 {
@@ -25,7 +24,6 @@ pub(super) fn check(plan: &Plan, flow: &Flow<'_>) -> Problems {
     }
     unbounded(plan, &mut problems);
     unreached(plan, flow, &mut problems);
-    contested(plan, flow, &mut problems);
     problems
 }
 
@@ -52,11 +50,14 @@ fn loop_numbers(each: &Each) -> Vec<String> {
 fn lane_numbers(fan: &Fan) -> Option<String> {
     let lanes = fan.lanes.len();
     match &fan.wait_for {
-        WaitFor::All => fan.detach.then(|| "`detach` has no effect: every lane is waited for; add `wait_for`".to_owned()),
-        WaitFor::Lanes(awaited) if awaited.is_empty() => Some("`wait_for` names no step".to_owned()),
-        WaitFor::Lanes(awaited) => {
-            awaited.iter().any(|&lane| lane as usize >= lanes).then(|| "`wait_for` names a lane that is not there".into())
+        WaitFor::All => {
+            fan.detach.then(|| "`detach` has no effect: every lane is waited for; add `wait_for`".to_owned())
         }
+        WaitFor::Lanes(awaited) if awaited.is_empty() => Some("`wait_for` names no step".to_owned()),
+        WaitFor::Lanes(awaited) => awaited
+            .iter()
+            .any(|&lane| lane as usize >= lanes)
+            .then(|| "`wait_for` names a lane that is not there".into()),
         WaitFor::Count(0) => Some("`wait_for` must be at least 1".to_owned()),
         WaitFor::Count(count) => (*count as usize > lanes)
             .then(|| format!("`wait_for` is {count}, and there are only {lanes} steps to wait for")),
@@ -66,7 +67,8 @@ fn lane_numbers(fan: &Fan) -> Option<String> {
 /// A jump back needs a limit at its target.
 fn jumps(plan: &Plan, flow: &Flow<'_>, id: NodeId, problems: &mut Problems) {
     let node = plan.node(id);
-    for way in ways(node).into_iter().filter(|way| way.counted) {
+    // A jump whose target is unknown was left pointing at its own step, and told when the plan was built.
+    for way in ways(node).into_iter().filter(|way| way.counted && way.to != id) {
         let target = plan.node(way.to);
         let back = flow.graph.same_cycle(id, way.to);
         let message = match target.limit {
@@ -83,21 +85,13 @@ fn unbounded(plan: &Plan, problems: &mut Problems) {
     let uncounted = |node| ways(node).into_iter().filter(|way| !way.counted).map(|way| way.to).collect();
     let graph = Graph::new(plan.nodes.iter().map(uncounted).collect());
     let on_cycle = |id: &usize| graph.on_cycle(*id as u32);
-    let mut told = std::collections::HashSet::new();
+    let mut told = HashSet::new();
     for id in (0..plan.nodes.len()).filter(on_cycle) {
         if told.insert(graph.rank(id as u32)) {
             let node = &plan.nodes[id];
             let message = format!("the loop through `{}` has no bound", node.key);
             problems.push(Problem::error(node.span, message).help("go back with a goto that has a `max`"));
         }
-    }
-}
-
-fn nesting(flow: &Flow<'_>, id: NodeId, node: &Node, problems: &mut Problems) {
-    let opens = matches!(node.op, Op::Fan(_) | Op::Each(_));
-    if opens && flow.scopes(View::Start(id)).take(MAX_NESTING as usize + 1).count() == MAX_NESTING as usize {
-        let message = format!("`{}` nests blocks more than {MAX_NESTING} deep", node.key);
-        problems.push(Problem::error(node.span, message).help("move the inner part to a workflow of its own"));
     }
 }
 
@@ -112,44 +106,4 @@ fn unreached(plan: &Plan, flow: &Flow<'_>, problems: &mut Problems) {
             problems.push(Problem::error(node.span, message).help(help));
         }
     }
-}
-
-/// Two lanes that can run at once must not set the same variable: who is last would be chance.
-fn contested(plan: &Plan, flow: &Flow<'_>, problems: &mut Problems) {
-    let mut pairs = Vec::new();
-    let mut found = Vec::new();
-    for ((fan, name), mut lanes) in writers(plan, flow) {
-        lanes.sort_by_key(|&(lane, _)| flow.graph.rank(flow.lane_vertex(lane)));
-        lanes.dedup_by_key(|&mut (lane, _)| lane);
-        // In topological order, lanes are all ordered if neighbours are.
-        for both in lanes.windows(2) {
-            pairs.push((flow.lane_vertex(both[0].0), flow.lane_vertex(both[1].0)));
-            let message = format!(
-                "`{}` and `{}` can run at once in `{}` and both set `vars.{name}`",
-                plan.node(both[0].1).key,
-                plan.node(both[1].1).key,
-                plan.node(fan).key
-            );
-            let help = "use two names, or let one lane need the other";
-            found.push(Problem::error(plan.node(both[1].1).span, message).help(help));
-        }
-    }
-    let ordered = flow.graph.reaches(&pairs);
-    problems.extend(found.into_iter().zip(ordered).filter(|(_, ordered)| !ordered).map(|(problem, _)| problem));
-}
-
-type Writers<'p> = BTreeMap<(NodeId, &'p str), Vec<(RegionId, NodeId)>>;
-
-/// By fan and variable: the lanes that set it, each with a step that does.
-fn writers<'p>(plan: &'p Plan, flow: &Flow<'_>) -> Writers<'p> {
-    let mut writers = Writers::new();
-    for (id, node) in plan.nodes.iter().enumerate().filter(|(_, node)| !node.assign.is_empty()) {
-        for (region, place) in flow.scopes(View::Start(id as NodeId)) {
-            let Place::Lane(fan) = place else { continue };
-            for (name, _) in &node.assign {
-                writers.entry((fan, name)).or_default().push((region, id as NodeId));
-            }
-        }
-    }
-    writers
 }

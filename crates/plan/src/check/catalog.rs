@@ -87,10 +87,9 @@ impl<'a> Shelf<'a> {
     }
 
     fn check(&self, name: &str, span: Span, user: &str) -> Option<Problem> {
-        if let Some(server) = server_of(name).filter(|server| !server.contains('*')) {
-            if !self.listed.contains(server) {
-                return (!self.declared.contains(server)).then(|| self.no_server(server, span, user));
-            }
+        let unlisted = |server: &&str| !server.contains('*') && !self.listed.contains(server);
+        if let Some(server) = server_of(name).filter(unlisted) {
+            return (!self.declared.contains(server)).then(|| self.no_server(server, span, user));
         }
         if name.contains('*') {
             let found = self.tools.keys().any(|tool| matches(name, tool));
@@ -196,7 +195,8 @@ fn prices(plan: &Plan, flow: &Flow<'_>, world: &dyn World, problems: &mut Proble
         }
         for model in agent.models.iter().filter(|model| !is_free(model)) {
             if told.insert((name, model)) && !world.price_known(model) {
-                let message = format!("there is a budget in USD, and the price of `{model}` (agent `{name}`) is not known");
+                let message =
+                    format!("there is a budget in USD, and the price of `{model}` (agent `{name}`) is not known");
                 let help = "give its price in the `models` table of relais.toml, or drop the usd budget";
                 problems.push(Problem::error(agent.span, message).help(help));
             }

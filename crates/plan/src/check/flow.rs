@@ -258,7 +258,9 @@ pub(super) fn ways(node: &Node) -> Vec<Way> {
     let mut ways: Vec<Way> = match &node.op {
         Op::Choose { arms, other } => {
             let jumps = arms.iter().map(|arm| Some(&arm.jump)).chain([other.as_ref()]);
-            jumps.filter_map(|jump| jump.and_then(|j| Some(Way { to: j.to?, counted: j.counted })).or_else(next)).collect()
+            jumps
+                .filter_map(|jump| jump.and_then(|j| Some(Way { to: j.to?, counted: j.counted })).or_else(next))
+                .collect()
         }
         Op::End { .. } => Vec::new(),
         Op::Call(_) | Op::Fan(_) | Op::Each(_) | Op::Wait(_) => next().into_iter().collect(),

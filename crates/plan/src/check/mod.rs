@@ -6,6 +6,8 @@
 mod bounds;
 mod catalog;
 mod edges;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod flow;
 mod graph;
 mod names;
@@ -40,3 +42,6 @@ fn in_order(mut problems: Problems) -> Problems {
     problems.dedup();
     problems
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,7 +153,8 @@ impl<'p> Names<'p> {
             self.problems.push(problem.help("for_each goes over a list"));
         }
         if want == Want::Truth && !types.iter().any(|t| matches!(*t, "boolean" | "string")) {
-            let problem = Problem::error(expr.span(), format!("a condition is true or false, and `{source}` is {found}"));
+            let problem =
+                Problem::error(expr.span(), format!("a condition is true or false, and `{source}` is {found}"));
             self.problems.push(problem.help(comparison(source, &types)));
         }
     }
@@ -210,7 +211,10 @@ impl<'p> Names<'p> {
         let Some(&target) = self.keys.get(key) else {
             let help = match nearest(key, self.keys.keys().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("steps are: {}", listed(self.plan.nodes.iter().filter(|n| !n.hidden).map(|n| n.key.as_str()))),
+                None => format!(
+                    "steps are: {}",
+                    listed(self.plan.nodes.iter().filter(|n| !n.hidden).map(|n| n.key.as_str()))
+                ),
             };
             self.problems.push(Problem::error(span, format!("no step is called `{key}`")).help(help));
             return None;
@@ -230,6 +234,7 @@ impl<'p> Names<'p> {
 
     fn blind(&self, key: &str, why: Blind, span: Span, view: View) -> Problem {
         let name = |node| &self.plan.node(node).key;
+        let block = |node| self.block(node);
         let (message, help) = match why {
             Blind::Later => (
                 match reader(view) {
@@ -238,7 +243,9 @@ impl<'p> Names<'p> {
                 },
                 "only steps that come earlier on a way to this one can be read".to_owned(),
             ),
-            Blind::Itself => (format!("step `{key}` reads its own output"), "read an earlier step, or `previous`".into()),
+            Blind::Itself => {
+                (format!("step `{key}` reads its own output"), "read an earlier step, or `previous`".into())
+            }
             Blind::Enclosing => (
                 format!("`{key}` has not ended: this step is inside it"),
                 "read the steps inside it that come earlier".into(),
@@ -248,12 +255,12 @@ impl<'p> Names<'p> {
                 format!("use `steps.{}.output.results`", name(each)),
             ),
             Blind::Detached(fan) => (
-                format!("step `{key}` is in a detached lane of `{}`, which nothing waits for", name(fan)),
+                format!("step `{key}` is in a detached lane of {}, which nothing waits for", block(fan)),
                 "add the lane to `wait_for`, or drop `detach`".into(),
             ),
             Blind::Sibling(fan) => (
-                format!("step `{key}` runs at the same time: both are in lanes of `{}`", name(fan)),
-                format!("add `needs: [{key}]`, or read it after `{}`", name(fan)),
+                format!("step `{key}` runs at the same time: both are in lanes of {}", block(fan)),
+                self.sibling_help(key, fan),
             ),
             Blind::InUndo => (format!("step `{key}` runs only to undo another"), "read the step that it undoes".into()),
             Blind::InExit => {
@@ -261,6 +268,20 @@ impl<'p> Names<'p> {
             }
         };
         Problem::error(span, message).help(help)
+    }
+
+    fn block(&self, node: NodeId) -> String {
+        let node = self.plan.node(node);
+        if node.hidden { "this block".to_owned() } else { format!("`{}`", node.key) }
+    }
+
+    fn sibling_help(&self, key: &str, fan: NodeId) -> String {
+        let lanes = self.flow.fan(fan).filter(|fan| matches!(fan.output, FanOutput::Sinks(_)));
+        let lane = lanes.and_then(|fan| fan.lanes.iter().find(|lane| lane.key == key));
+        match lane {
+            Some(lane) => format!("add `needs: [{}]`", lane.key),
+            None => format!("read it in a step after {}", self.block(fan)),
+        }
     }
 
     /// In a DAG `previous` is the single need.
