@@ -230,14 +230,20 @@ impl<'t> Tree<'t> {
                 Event::DocumentStart(_) => {
                     documents += 1;
                     if documents > 1 {
-                        return Err(self.refuse(range, "the file has several documents", "one workflow per file: take the `---` out"));
+                        return Err(self.refuse(
+                            range,
+                            "the file has several documents",
+                            "one workflow per file: take the `---` out",
+                        ));
                     }
                 }
                 Event::StreamEnd => break,
                 Event::StreamStart | Event::Nothing | Event::DocumentEnd => {}
                 Event::Alias(anchor) => self.alias(anchor, range)?,
                 Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), range)?,
-                Event::SequenceStart(anchor, tag) => self.open(anchor, tag.as_deref(), range, Shape::List(Vec::new()))?,
+                Event::SequenceStart(anchor, tag) => {
+                    self.open(anchor, tag.as_deref(), range, Shape::List(Vec::new()))?
+                }
                 Event::MappingStart(anchor, tag) => self.open(anchor, tag.as_deref(), range, map())?,
                 Event::SequenceEnd | Event::MappingEnd => self.close(range)?,
             }
@@ -265,7 +271,11 @@ impl<'t> Tree<'t> {
             (None, _) => Value::String(text.to_owned()),
         };
         if style == ScalarStyle::Plain && text == "<<" && self.expects_key() {
-            return Err(self.refuse(range, "merge keys (`<<`) are not supported", "write the fields out where they are needed"));
+            return Err(self.refuse(
+                range,
+                "merge keys (`<<`) are not supported",
+                "write the fields out where they are needed",
+            ));
         }
         let node = Node { span: self.span(range), data: Data::Scalar(value) };
         if anchor > 0 {
@@ -279,7 +289,11 @@ impl<'t> Tree<'t> {
             return Err(self.refuse_tag(tag, range));
         }
         if self.expects_key() {
-            return Err(self.refuse(range, "a key must be text, not a list or a map", "if this was meant as `{{ … }}`, put quotes around it"));
+            return Err(self.refuse(
+                range,
+                "a key must be text, not a list or a map",
+                "if this was meant as `{{ … }}`, put quotes around it",
+            ));
         }
         if self.frames.len() >= MAX_DEPTH {
             let message = format!("values are nested more than {MAX_DEPTH} levels deep");
@@ -371,7 +385,8 @@ impl<'t> Tree<'t> {
 
     fn syntax(&self, marker: &Marker, info: &str) -> Box<Problem> {
         let start = self.offset(*marker);
-        let length = self.text.get(start - self.skipped..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        let length =
+            self.text.get(start - self.skipped..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
         let problem = Problem::error(Span::new(start, start + length), format!("this is not valid YAML: {info}"));
         Box::new(match self.indented_with_tab(start) {
             true => problem.help("indent with spaces; YAML does not allow tabs there"),

@@ -213,13 +213,7 @@ impl Lowering {
         Op::Call(call)
     }
 
-    fn choose(
-        &mut self,
-        id: NodeId,
-        branches: Vec<Branch>,
-        other: Option<Vec<Step>>,
-        ends: &mut Vec<NodeId>,
-    ) -> Op {
+    fn choose(&mut self, id: NodeId, branches: Vec<Branch>, other: Option<Vec<Step>>, ends: &mut Vec<NodeId>) -> Op {
         let mut arms = Vec::with_capacity(branches.len());
         for (position, branch) in branches.into_iter().enumerate() {
             let jump = self.arm(id, branch.steps, &format!("arm_{}", position + 1), ends);

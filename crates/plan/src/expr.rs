@@ -40,7 +40,10 @@ pub enum Root {
     Now,
     /// The event that a wait's filter looks at.
     Event,
-    Step { key: String, part: Part },
+    Step {
+        key: String,
+        part: Part,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -100,12 +100,7 @@ impl Lowering {
     }
 }
 
-pub(super) fn single_lane(
-    entry: Option<NodeId>,
-    region: RegionId,
-    on_failure: LaneFailure,
-    output: FanOutput,
-) -> Op {
+pub(super) fn single_lane(entry: Option<NodeId>, region: RegionId, on_failure: LaneFailure, output: FanOutput) -> Op {
     let lane = Lane { key: "body".into(), output_key: None, entry, region, after: Vec::new(), always: false };
     Op::Fan(Fan { lanes: vec![lane], on_failure, wait_for: WaitFor::All, detach: false, output })
 }

@@ -100,9 +100,7 @@ fn doubled(span: Span, id: &str, both_written: bool) -> Problem {
 }
 
 fn is_id(text: &str) -> bool {
-    !text.is_empty()
-        && text.len() <= MAX_ID_BYTES
-        && text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+    !text.is_empty() && text.len() <= MAX_ID_BYTES && text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }
 
 /// The lists of steps inside a step, in written order.

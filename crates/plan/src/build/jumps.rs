@@ -53,8 +53,11 @@ fn target(
             .help("a jump stays in its own or an enclosing list of steps; it never crosses parallel, for_each, repeat, a group or a `needs` block"));
     }
     if !encloses(nodes, target.inside, from.inside) {
-        return Err(Problem::error(jump.to.span, format!("a jump to `{}` would enter an arm from outside", jump.to.text))
-            .help("jump to the if or switch itself, or to a step beside it"));
+        return Err(Problem::error(
+            jump.to.span,
+            format!("a jump to `{}` would enter an arm from outside", jump.to.text),
+        )
+        .help("jump to the if or switch itself, or to a step beside it"));
     }
     Ok(to)
 }

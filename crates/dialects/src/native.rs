@@ -1,0 +1,156 @@
+//! The native format: every step kind and every key of it.
+//!
+//! A file is read to its end whatever is wrong in it, so that all problems are shown at once. What cannot be read is
+//! replaced by something harmless and reported; such a plan never runs.
+//!
+//! The top level:
+//!
+//! - `name` (default: the file's name without its ending), `description`
+//! - `input`, `output_schema`: JSON Schema or the shorthand; `output`: a value with references
+//! - `budget`, `timeout`, `inline_limit` (`64k`): bounds of a run
+//! - `agents`, `tools`, `mcp`: what the steps use
+//! - `steps`: the list of steps; `on_exit`: a list, or `always`/`success`/`failure`/`cancel` with a list each
+//! - `on_failure`: `fail`, `partial` or `undo`; `on_tool_drift`: `warn` or `fail`
+//! - `triggers`, `notify`: checked here, used by the server
+
+mod agents;
+mod fields;
+pub(crate) mod keys;
+mod kinds;
+mod policies;
+mod steps;
+mod triggers;
+mod values;
+
+use indexmap::IndexMap;
+use relais_plan::step::{Step, Workflow};
+use relais_plan::{Agent, ExitWhen, Limits, OnToolDrift, Problem, Problems, RunFailure, Source, Span};
+
+use crate::yaml::{Data, Node};
+use fields::{Field, Fields};
+
+/// Pins the workflows that a workflow calls.
+pub(crate) trait Workflows {
+    /// The hash of the plan that the reference means.
+    fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem>;
+}
+
+pub(crate) fn read(source: &Source, root: &Node, workflows: &mut dyn Workflows) -> (Workflow, Problems) {
+    let mut reader = Reader { workflows, agents: IndexMap::new(), problems: Vec::new() };
+    let mut workflow = Workflow::default();
+    if let Some(fields) = reader.map(root, "a workflow", keys::TOP, "`steps: [{ agent: writer }]`") {
+        workflow = reader.top(&fields, stem(&source.name));
+    }
+    (workflow, reader.problems)
+}
+
+/// What one pass over a file gathers.
+pub(crate) struct Reader<'w> {
+    workflows: &'w mut dyn Workflows,
+    /// Declared agents and, under the id of their step, those written into a step.
+    agents: IndexMap<String, Agent>,
+    problems: Problems,
+}
+
+impl Reader<'_> {
+    fn top(&mut self, fields: &Fields<'_>, stem: String) -> Workflow {
+        if let Some(field) = fields.get("agents") {
+            self.agents(field);
+        }
+        let mut workflow = Workflow {
+            name: fields.get("name").and_then(|field| self.name(field)).unwrap_or(stem),
+            description: fields.get("description").and_then(|field| self.text(field)).unwrap_or_default(),
+            steps: self.top_steps(fields),
+            exits: fields.get("on_exit").map(|field| self.exits(field)).unwrap_or_default(),
+            input_schema: fields.get("input").and_then(|field| self.schema(field)),
+            output: fields.get("output").map(|field| self.template(field)),
+            output_schema: fields.get("output_schema").and_then(|field| self.schema(field)),
+            tools: fields.get("tools").map(|field| self.tool_rules(field)).unwrap_or_default(),
+            servers: fields.get("mcp").map(|field| self.servers(field)).unwrap_or_default(),
+            limits: self.limits(fields),
+            on_failure: self.run_failure(fields),
+            on_tool_drift: self.tool_drift(fields),
+            notify: fields.get("notify").map(|field| self.notify(field)).unwrap_or_default(),
+            ..Workflow::default()
+        };
+        workflow.triggers = fields.get("triggers").map(|field| self.triggers(field)).unwrap_or_default();
+        workflow.agents = std::mem::take(&mut self.agents);
+        workflow
+    }
+
+    fn top_steps(&mut self, fields: &Fields<'_>) -> Vec<Step> {
+        let Some(field) = fields.get("steps") else {
+            self.problems.push(
+                Problem::error(Span::default(), "the workflow has no `steps`")
+                    .help("add `steps:` with a list, such as `- agent: writer`"),
+            );
+            return Vec::new();
+        };
+        let Data::List(items) = &field.node.data else {
+            self.wrong(field, "a list of steps", "`steps: [{ id: write, agent: writer }]`");
+            return Vec::new();
+        };
+        if items.is_empty() {
+            self.wrong(field, "at least one step", "`steps: [{ id: write, agent: writer }]`");
+        }
+        self.step_list(items, "step", 1)
+    }
+
+    /// A list runs always; a map says after which ending each list runs.
+    fn exits(&mut self, field: Field<'_>) -> Vec<(ExitWhen, Vec<Step>)> {
+        if let Data::List(items) = &field.node.data {
+            return vec![(ExitWhen::Always, self.step_list(items, "exit", 1))];
+        }
+        let example = "`on_exit: { failure: [{ tool: send_message, with: { text: failed } }] }`";
+        let Some(fields) = self.map(field.node, "`on_exit`", keys::EXIT, example) else {
+            return Vec::new();
+        };
+        let mut exits = Vec::new();
+        let mut first = 1;
+        for field in fields.all() {
+            let when = match field.key {
+                "always" => ExitWhen::Always,
+                "success" => ExitWhen::Success,
+                "failure" => ExitWhen::Failure,
+                "cancel" => ExitWhen::Cancel,
+                _ => continue,
+            };
+            let steps = self.block(field, "exit", first);
+            first += steps.len();
+            exits.push((when, steps));
+        }
+        exits
+    }
+
+    fn limits(&mut self, fields: &Fields<'_>) -> Limits {
+        let mut limits = Limits::default();
+        if let Some(budget) = fields.get("budget").map(|field| self.budget(field)) {
+            let model_calls = budget.model_calls.or(limits.budget.model_calls);
+            limits.budget = relais_plan::Budget { model_calls, ..budget };
+        }
+        limits.timeout_ms = fields.get("timeout").and_then(|field| self.duration(field));
+        if let Some(bytes) = fields.get("inline_limit").and_then(|field| self.size(field)) {
+            limits.inline_bytes = bytes;
+        }
+        limits
+    }
+
+    fn run_failure(&mut self, fields: &Fields<'_>) -> RunFailure {
+        let words = [("fail", RunFailure::Fail), ("partial", RunFailure::Partial), ("undo", RunFailure::Undo)];
+        fields.get("on_failure").and_then(|field| self.choice(field, &words)).unwrap_or_default()
+    }
+
+    fn tool_drift(&mut self, fields: &Fields<'_>) -> OnToolDrift {
+        let words = [("warn", OnToolDrift::Warn), ("fail", OnToolDrift::Fail)];
+        fields.get("on_tool_drift").and_then(|field| self.choice(field, &words)).unwrap_or_default()
+    }
+}
+
+/// `dir/price-monitor.yaml` is called `price-monitor`.
+fn stem(path: &str) -> String {
+    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    match file.rsplit_once('.') {
+        Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
+        _ => file.to_owned(),
+    }
+}

@@ -1,0 +1,250 @@
+//! Triggers and notifications: checked when the file is loaded, used by the server.
+//!
+//! A trigger is a map with exactly one of `manual: true`, `at` (RFC 3339), `cron` (5 or 6 fields, names, `@daily`),
+//! `every` (a duration, or `daily@HH:mm` and `weekly@1,3@HH:mm`), `daily` (`HH:mm`), `weekly` (`1,3@HH:mm`),
+//! `schedule` (any of the text forms), `continuous` (true or a delay), `webhook` (an id, or `{ id, secret }`) and
+//! `event` (a type). Beside it: `timezone` (clock times), `overlap`, `catch_up` (times), `input`, `filter` (webhook
+//! and event; an expression).
+
+use croner::parser::{CronParser, Seconds};
+use relais_plan::{CatchUp, Notify, Overlap, Problem, Trigger, TriggerOn, time};
+use serde_json::Value;
+
+use super::fields::{Field, Fields, unknown_key};
+use super::values::duration_of;
+use super::{Reader, keys};
+use crate::yaml::{Data, Node};
+
+const EXAMPLE: &str = "`{ cron: \"0 9 * * MON-FRI\", timezone: Europe/Paris }`";
+const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00`, `weekly@1,3,5@09:00` (0 is Sunday), \
+                     five or six cron fields, `@daily`, or an RFC 3339 time under `at`";
+const DEFAULT_CONTINUOUS_DELAY_MS: u64 = 1_000;
+
+impl Reader<'_> {
+    pub(super) fn triggers(&mut self, field: Field<'_>) -> Vec<Trigger> {
+        let nodes = match &field.node.data {
+            Data::List(items) => items.as_slice(),
+            Data::Map(_) => std::slice::from_ref(field.node),
+            Data::Scalar(_) => {
+                self.wrong(field, "a list of triggers", &format!("`triggers: [{}]`", EXAMPLE.trim_matches('`')));
+                return Vec::new();
+            }
+        };
+        nodes.iter().filter_map(|node| self.trigger(node)).collect()
+    }
+
+    fn trigger(&mut self, node: &Node) -> Option<Trigger> {
+        let fields = self.open_map(node, "a trigger", EXAMPLE)?;
+        let known: Vec<&str> = keys::TRIGGER_KINDS.iter().chain(keys::TRIGGER_OPTIONS).copied().collect();
+        for field in fields.all().filter(|field| !known.contains(&field.key)) {
+            self.problems.push(unknown_key(field, "a trigger", &known));
+        }
+        let mut kinds = fields.all().filter(|field| keys::TRIGGER_KINDS.contains(&field.key));
+        let (Some(kind), None) = (kinds.next(), kinds.next()) else {
+            let message = format!("a trigger has exactly one of {}", keys::TRIGGER_KINDS.join(", "));
+            self.problems.push(Problem::error(node.span, message).help(format!("for example {EXAMPLE}")));
+            return None;
+        };
+        let on = self.trigger_on(kind)?;
+        Some(self.trigger_options(on, &fields))
+    }
+
+    fn trigger_on(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+        match field.key {
+            "manual" => self.flag(field).map(|_| TriggerOn::Manual),
+            "at" => self.at(field),
+            "cron" => self.cron(field),
+            "every" | "schedule" => self.schedule(field),
+            "daily" | "weekly" => self.calendar(field),
+            "continuous" => self.continuous(field),
+            "webhook" => self.webhook(field),
+            _ => self.name(field).map(TriggerOn::Event),
+        }
+    }
+
+    fn at(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+        let text = field.node.as_text().filter(|text| time::parse_instant(text).is_some());
+        if text.is_none() {
+            self.wrong(field, "a time with its offset (RFC 3339)", "`at: \"2027-01-01T09:00:00+01:00\"`");
+        }
+        text.map(|text| TriggerOn::At(text.to_owned()))
+    }
+
+    fn cron(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+        let text = self.text(field)?;
+        match CronParser::builder().seconds(Seconds::Optional).build().parse(&text) {
+            Ok(_) => Some(TriggerOn::Cron(text)),
+            Err(error) => {
+                let message = format!("`{text}` is no cron pattern: {error}");
+                self.problems.push(Problem::error(field.node.span, message).help(FORMS));
+                None
+            }
+        }
+    }
+
+    /// Any of the forms that are one text.
+    fn schedule(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+        if let Some(ms) = duration_of(field.node).filter(|ms| *ms > 0) {
+            return Some(TriggerOn::Every { ms });
+        }
+        let text = field.node.as_text().unwrap_or_default().trim();
+        if is_calendar(text) {
+            return Some(TriggerOn::Calendar(text.to_owned()));
+        }
+        if field.key == "schedule" && CronParser::builder().seconds(Seconds::Optional).build().parse(text).is_ok() {
+            return Some(TriggerOn::Cron(text.to_owned()));
+        }
+        let message = format!("`{}` cannot be understood: {}", field.key, field.node.describe());
+        self.problems.push(Problem::error(field.node.span, message).help(FORMS));
+        None
+    }
+
+    fn calendar(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+        let rest = match &field.node.data {
+            Data::Scalar(Value::Number(day)) => day.to_string(),
+            _ => field.node.as_text().unwrap_or_default().to_owned(),
+        };
+        let text = format!("{}@{rest}", field.key);
+        if is_calendar(&text) {
+            return Some(TriggerOn::Calendar(text));
+        }
+        let example =
+            if field.key == "daily" { "`daily: \"09:00\"`" } else { "`weekly: \"1,3,5@09:00\"` (0 is Sunday)" };
+        self.wrong(field, "a time of day", example);
+        None
+    }
+
+    fn continuous(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+        let delay = match &field.node.data {
+            Data::Scalar(Value::Bool(true)) => {
+                return Some(TriggerOn::Continuous { delay_ms: DEFAULT_CONTINUOUS_DELAY_MS });
+            }
+            Data::Map(_) => {
+                self.map(field.node, "`continuous`", keys::CONTINUOUS, "`continuous: { delay: 5s }`")?.get("delay")
+            }
+            Data::Scalar(_) | Data::List(_) => Some(field),
+        };
+        match delay {
+            Some(delay) => self.duration(delay).map(|delay_ms| TriggerOn::Continuous { delay_ms }),
+            None => Some(TriggerOn::Continuous { delay_ms: DEFAULT_CONTINUOUS_DELAY_MS }),
+        }
+    }
+
+    fn webhook(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+        if let Data::Scalar(_) = &field.node.data {
+            return self.name(field).map(|id| TriggerOn::Webhook { id, secret: None });
+        }
+        let example = "`webhook: { id: new-order, secret: \"${ORDER_SECRET}\" }`";
+        let fields = self.map(field.node, "`webhook`", keys::WEBHOOK, example)?;
+        let secret = fields.get("secret").and_then(|field| self.secret_name(field));
+        match fields.get("id") {
+            Some(id) => self.name(id).map(|id| TriggerOn::Webhook { id, secret }),
+            None => {
+                self.problems.push(
+                    Problem::error(field.node.span, "a webhook needs an `id`").help(format!("for example {example}")),
+                );
+                None
+            }
+        }
+    }
+
+    /// `${NAME}`: where the secret is found, never the secret.
+    fn secret_name(&mut self, field: Field<'_>) -> Option<String> {
+        let text = self.text(field)?;
+        if !(text.starts_with("${") && text.ends_with('}') && text.len() > "${}".len()) {
+            let problem = Problem::error(field.node.span, "`secret`: a workflow file holds no credentials");
+            self.problems.push(problem.help("name the variable that holds it, such as \"${ORDER_SECRET}\""));
+            return None;
+        }
+        Some(text)
+    }
+
+    fn trigger_options(&mut self, on: TriggerOn, fields: &Fields<'_>) -> Trigger {
+        self.check_options(&on, fields);
+        let overlaps = [
+            ("skip", Overlap::Skip),
+            ("queue", Overlap::Queue),
+            ("allow", Overlap::Allow),
+            ("cancel_running", Overlap::CancelRunning),
+        ];
+        let catch_ups = [("one", CatchUp::One), ("none", CatchUp::None), ("all", CatchUp::All)];
+        Trigger {
+            on,
+            timezone: fields.get("timezone").and_then(|field| self.timezone(field)),
+            overlap: fields.get("overlap").and_then(|field| self.choice(field, &overlaps)).unwrap_or_default(),
+            catch_up: fields.get("catch_up").and_then(|field| self.choice(field, &catch_ups)).unwrap_or_default(),
+            input: fields.get("input").map(|field| field.node.to_value()).unwrap_or_default(),
+            filter: fields.get("filter").map(|field| self.filter(field)).unwrap_or_default(),
+        }
+    }
+
+    fn check_options(&mut self, on: &TriggerOn, fields: &Fields<'_>) {
+        let is_clock = matches!(on, TriggerOn::Cron(_) | TriggerOn::Calendar(_));
+        let is_timed = is_clock || matches!(on, TriggerOn::At(_) | TriggerOn::Every { .. });
+        let is_sent = matches!(on, TriggerOn::Webhook { .. } | TriggerOn::Event(_));
+        let is_automatic = is_timed || is_sent;
+        let options = [
+            ("timezone", is_clock, "it belongs to `cron`, `daily` and `weekly`"),
+            ("catch_up", is_timed, "it belongs to triggers that fire by the clock"),
+            ("filter", is_sent, "it belongs to `webhook` and `event`"),
+            ("overlap", is_automatic, "it belongs to triggers that can fire while a run goes on"),
+        ];
+        for (key, has_effect, help) in options {
+            if let Some(field) = fields.get(key).filter(|_| !has_effect) {
+                self.no_effect(field, "on this trigger", help);
+            }
+        }
+    }
+
+    fn timezone(&mut self, field: Field<'_>) -> Option<String> {
+        let text = self.text(field)?;
+        if jiff::tz::TimeZone::get(&text).is_err() {
+            let problem = Problem::error(field.node.span, format!("there is no time zone `{text}`"));
+            self.problems.push(problem.help("IANA names such as `Europe/Paris`, `America/New_York` or `UTC`"));
+            return None;
+        }
+        Some(text)
+    }
+
+    fn filter(&mut self, field: Field<'_>) -> Value {
+        if field.node.as_text().is_none() {
+            self.wrong(field, "an expression over `event`", "`filter: event.data.amount > 100`");
+            return Value::Null;
+        }
+        Value::String(self.expression(field).source().to_owned())
+    }
+
+    pub(super) fn notify(&mut self, field: Field<'_>) -> Notify {
+        let default = Notify::default();
+        let Some(fields) = self.map(field.node, "`notify`", keys::NOTIFY, "`notify: { on_failure: true, to: [ops] }`")
+        else {
+            return default;
+        };
+        Notify {
+            on_complete: fields.get("on_complete").and_then(|field| self.flag(field)).unwrap_or(default.on_complete),
+            on_failure: fields.get("on_failure").and_then(|field| self.flag(field)).unwrap_or(default.on_failure),
+            to: fields.get("to").map(|field| self.texts(field)).unwrap_or_default(),
+        }
+    }
+}
+
+/// `daily@HH:mm`, `weekly@1,3,5` or `weekly@1,3,5@HH:mm`; 0 is Sunday.
+fn is_calendar(text: &str) -> bool {
+    match text.split('@').collect::<Vec<_>>().as_slice() {
+        ["daily", clock] => is_clock(clock),
+        ["weekly", days] => are_days(days),
+        ["weekly", days, clock] => are_days(days) && is_clock(clock),
+        _ => false,
+    }
+}
+
+fn is_clock(text: &str) -> bool {
+    let part = |text: &str, below: u8| {
+        text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u8>().is_ok_and(|n| n < below)
+    };
+    text.split_once(':').is_some_and(|(hour, minute)| part(hour, 24) && part(minute, 60))
+}
+
+fn are_days(text: &str) -> bool {
+    text.split(',').all(|day| day.trim().parse::<u8>().is_ok_and(|day| day < 7))
+}
