@@ -13,7 +13,7 @@ use crate::{
     Template, Until,
 };
 
-pub(super) type Refs = [(Root, Vec<Segment>)];
+type Reference = (Root, Vec<Segment>);
 
 pub(super) struct Names<'p> {
     plan: &'p Plan,
@@ -140,11 +140,13 @@ impl<'p> Names<'p> {
     }
 
     fn template(&mut self, template: &'p Template, site: Site) {
-        template.visit(&mut |refs, span| self.refs(refs, span, site));
+        template.visit(&mut |refs, span| refs.iter().for_each(|reference| self.reference(reference, span, site)));
     }
 
     fn expression(&mut self, expr: &'p Expr, site: Site, want: Want) {
-        self.refs(expr.refs(), expr.span(), site);
+        for (position, reference) in expr.refs().iter().enumerate() {
+            self.reference(reference, expr.ref_span(position), site);
+        }
         let Some(types) = known_shape(self.plan, self.flow, &self.keys, expr).and_then(Shape::types) else { return };
         let source = expr.source().trim();
         let found = shape::in_words(&types);
@@ -159,12 +161,10 @@ impl<'p> Names<'p> {
         }
     }
 
-    fn refs(&mut self, refs: &'p Refs, span: Span, site: Site) {
-        for (root, path) in refs {
-            let target = self.root(root, path, span, site);
-            if !site.lenient {
-                self.path(root, path, target, span);
-            }
+    fn reference(&mut self, (root, path): &'p Reference, span: Span, site: Site) {
+        let target = self.root(root, path, span, site);
+        if !site.lenient {
+            self.path(root, path, target, span);
         }
     }
 
