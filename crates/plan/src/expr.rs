@@ -486,14 +486,21 @@ pub(crate) mod tests {
             ("input.q | indent(100000000) == ''", "would make more than"),
         ] {
             let expr = Expr::parse(source, Span::default()).unwrap_or_else(|p| panic!("{source}: {p:?}"));
-            let Err(EvalError::Type(message)) = expr.test(&world()) else { panic!("{source}: {:?}", expr.test(&world())) };
+            let Err(EvalError::Type(message)) = expr.test(&world()) else {
+                panic!("{source}: {:?}", expr.test(&world()))
+            };
             assert!(message.starts_with(expected) || message.contains(expected), "{source}: {message}");
         }
     }
 
     #[test]
     fn a_value_to_load_passes_through() {
-        for source in ["steps.large.output", "steps.large.output.x > 3", "steps.large.output.x | default(1)", "steps.large.output.x is defined"] {
+        for source in [
+            "steps.large.output",
+            "steps.large.output.x > 3",
+            "steps.large.output.x | default(1)",
+            "steps.large.output.x is defined",
+        ] {
             assert_eq!(eval(source), Err(EvalError::Load("abc".to_owned())), "{source}");
         }
     }
@@ -518,12 +525,23 @@ pub(crate) mod tests {
             assert!(problem.message.contains(message), "{source}: {}", problem.message);
             assert!(problem.help.as_deref().unwrap_or("").contains(help), "{source}: {:?}", problem.help);
             let place = problem.span.start as usize - 100..problem.span.end as usize - 100;
-            assert!(source[place.clone()].contains(marked) || marked.contains(&source[place.clone()]), "{source}: {place:?}");
+            assert!(
+                source[place.clone()].contains(marked) || marked.contains(&source[place.clone()]),
+                "{source}: {place:?}"
+            );
         }
-        for source in ["", "  ", "input.", "1 +", "(input.n", "input.n ==", "'open", "{{ input.n", "input.n input.n", "a = 1"] {
+        for source in
+            ["", "  ", "input.", "1 +", "(input.n", "input.n ==", "'open", "{{ input.n", "input.n input.n", "a = 1"]
+        {
             assert!(Expr::parse(source, Span::default()).is_err(), "{source}");
         }
-        for deep in ["(".repeat(5_000), "not ".repeat(1_900), "1+".repeat(3_900) + "1", "[".repeat(8_000), "-".repeat(8_000) + "1"] {
+        for deep in [
+            "(".repeat(5_000),
+            "not ".repeat(1_900),
+            "1+".repeat(3_900) + "1",
+            "[".repeat(8_000),
+            "-".repeat(8_000) + "1",
+        ] {
             assert!(Expr::parse(deep, Span::default()).is_err());
         }
     }

@@ -450,9 +450,7 @@ fn order(op: Comparison, left: &Value, right: &Value) -> Result<Ordering, EvalEr
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         _ => None,
     };
-    ordering.ok_or_else(|| {
-        EvalError::Type(format!("cannot compare {} {} {}", shown(left), op.symbol(), shown(right)))
-    })
+    ordering.ok_or_else(|| EvalError::Type(format!("cannot compare {} {} {}", shown(left), op.symbol(), shown(right))))
 }
 
 fn numbers(a: &Number, b: &Number) -> Option<Ordering> {
@@ -472,9 +470,7 @@ pub fn contains(container: &Value, value: &Value) -> Result<bool, EvalError> {
         (Value::Array(list), value) => Ok(list.iter().any(|item| equal(item, value))),
         (Value::Object(map), Value::String(key)) => Ok(map.contains_key(key)),
         (Value::String(text), Value::String(part)) => Ok(text.contains(part.as_str())),
-        (container, value) => {
-            Err(EvalError::Type(format!("cannot look for {} in {}", shown(value), shown(container))))
-        }
+        (container, value) => Err(EvalError::Type(format!("cannot look for {} in {}", shown(value), shown(container)))),
     }
 }
 
@@ -544,11 +540,8 @@ fn pick<T: Clone>(items: &[T], [start, stop, step]: [Option<i64>; 3]) -> Result<
         Some(at) => at.clamp(low, high),
         None => otherwise,
     };
-    let (mut at, end) = if step > 0 {
-        (bound(start, low), bound(stop, high))
-    } else {
-        (bound(start, high), bound(stop, low))
-    };
+    let (mut at, end) =
+        if step > 0 { (bound(start, low), bound(stop, high)) } else { (bound(start, high), bound(stop, low)) };
     let mut picked = Vec::new();
     while (step > 0 && at < end) || (step < 0 && at > end) {
         picked.extend(usize::try_from(at).ok().and_then(|at| items.get(at)).cloned());
