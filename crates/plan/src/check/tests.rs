@@ -215,8 +215,8 @@ fn outputs_of_parallels() {
         &["error: `steps.p.output` has no field `look_up` | its fields are: `b`, `see`"],
     );
     steps(
-        json!([fan, test("steps.p.outputs.look_up.state == 1")]),
-        &["error: `steps.p.outputs.look_up` has no field `state` | did you mean `status`?"],
+        json!([fan, test("steps.p.outputs.look_up.statis == 1")]),
+        &["error: `steps.p.outputs.look_up` has no field `statis` | did you mean `status`?"],
     );
     steps(
         json!([test("steps.x_a.outputs.c == 1")]),
