@@ -32,14 +32,15 @@ pub fn build(mut workflow: Workflow) -> (Option<Plan>, Problems) {
     if !ids::assign(&mut workflow, &mut problems) {
         return (None, problems);
     }
-    let mut lowering = Lowering { nodes: Vec::new(), regions: Vec::new(), jumps: Vec::new(), problems };
+    let mut lowering = Lowering::new(problems);
     let steps = std::mem::take(&mut workflow.steps);
     let exits = std::mem::take(&mut workflow.exits);
     let body = lowering.region(None);
-    let entry = lowering.sequence(steps, Place { region: body, inside: None }, "body").entry;
+    let place = lowering.top_of(body);
+    let entry = lowering.sequence(steps, place, "body").entry;
     let exits = lowering.exits(exits);
-    let Lowering { mut nodes, regions, jumps, mut problems } = lowering;
-    jumps::resolve(&mut nodes, &regions, jumps, &mut problems);
+    jumps::resolve(&mut lowering);
+    let Lowering { nodes, regions, mut problems, .. } = lowering;
     vars::check(&nodes, &regions, &mut problems);
     (Some(plan_of(workflow, nodes, regions, entry, exits)), problems)
 }
@@ -75,16 +76,24 @@ fn plan_of(
 struct Lowering {
     nodes: Vec<Node>,
     regions: Vec<Region>,
+    /// The list that each node stands in.
+    list_of: Vec<ListId>,
+    /// The list around each list, within its region.
+    around: Vec<Option<ListId>>,
     jumps: Vec<jumps::Pending>,
     problems: Problems,
 }
 
-/// Where a sequence stands: its region, and the `Choose` of that region whose arm it is.
+/// Where a list of steps stands: its region, and the `Choose` of that region whose arm it is.
 #[derive(Clone, Copy)]
 struct Place {
     region: RegionId,
     inside: Option<NodeId>,
+    list: ListId,
 }
+
+/// A list of steps in one region: its top sequence or an arm.
+type ListId = u32;
 
 /// A lowered stretch of a sequence: where it begins, and the nodes whose `next` is whatever follows it.
 #[derive(Default)]
@@ -94,6 +103,17 @@ struct Stretch {
 }
 
 impl Lowering {
+    fn new(problems: Problems) -> Lowering {
+        Lowering {
+            nodes: Vec::new(),
+            regions: Vec::new(),
+            list_of: Vec::new(),
+            around: Vec::new(),
+            jumps: Vec::new(),
+            problems,
+        }
+    }
+
     /// A list of steps, in written order, or as one hidden block where a step has `needs`.
     fn sequence(&mut self, steps: Vec<Step>, place: Place, hidden_key: &str) -> Stretch {
         if steps.iter().any(|s| s.needs.is_some()) {
@@ -151,6 +171,7 @@ impl Lowering {
     /// Makes the node of a step with its policies; the op comes when its parts are lowered.
     fn open(&mut self, step: Step, place: Place) -> NodeId {
         let id = self.nodes.len() as NodeId;
+        self.list_of.push(place.list);
         self.nodes.push(Node {
             key: step.id.unwrap_or_default(),
             op: passing(),
@@ -199,7 +220,8 @@ impl Lowering {
         self.refuse_run_if(&step);
         self.refuse_output_key(&step);
         let region = self.region(None);
-        self.step(Step { undo: None, ..step }, Place { region, inside: None }).entry
+        let place = self.top_of(region);
+        self.step(Step { undo: None, ..step }, place).entry
     }
 
     fn call(&mut self, id: NodeId, call: crate::Call) -> Op {
@@ -224,7 +246,8 @@ impl Lowering {
     }
 
     fn arm(&mut self, choose: NodeId, steps: Vec<Step>, name: &str, ends: &mut Vec<NodeId>) -> Jump {
-        let place = Place { region: self.node(choose).region, inside: Some(choose) };
+        let list = self.list(Some(self.list_of[choose as usize]));
+        let place = Place { region: self.node(choose).region, inside: Some(choose), list };
         let hidden_key = format!("{}/{name}", self.node(choose).key);
         let stretch = self.sequence(steps, place, &hidden_key);
         ends.extend(stretch.ends);
@@ -234,7 +257,8 @@ impl Lowering {
     /// A `Choose` only passes on, so a retry or a time-out of an if or switch is that of a group around it.
     fn wrapped_choose(&mut self, id: NodeId, arms: Vec<Branch>, other: Option<Vec<Step>>) -> Op {
         let region = self.lane_region(id, 0);
-        let inner = self.hidden_node(id, "choose", Place { region, inside: None });
+        let place = self.top_of(region);
+        let inner = self.hidden_node(id, "choose", place);
         let mut ends = Vec::new();
         let op = self.choose(inner, arms, other, &mut ends);
         self.node_mut(inner).op = op;
@@ -242,7 +266,8 @@ impl Lowering {
     }
 
     fn stop_if(&mut self, id: NodeId, when: crate::Expr) -> Op {
-        let place = Place { region: self.node(id).region, inside: Some(id) };
+        let list = self.list(Some(self.list_of[id as usize]));
+        let place = Place { region: self.node(id).region, inside: Some(id), list };
         let end = self.hidden_node(id, "stop", place);
         self.node_mut(end).op = Op::End { outcome: Outcome::Stopped, value: None };
         let jump = Jump { to: Some(end), counted: false };
@@ -263,7 +288,8 @@ impl Lowering {
     fn body(&mut self, id: NodeId, steps: Vec<Step>) -> (Option<NodeId>, RegionId) {
         let region = self.lane_region(id, 0);
         let hidden_key = format!("{}/body", self.node(id).key);
-        (self.sequence(steps, Place { region, inside: None }, &hidden_key).entry, region)
+        let place = self.top_of(region);
+        (self.sequence(steps, place, &hidden_key).entry, region)
     }
 
     fn exits(&mut self, exits: Vec<(crate::ExitWhen, Vec<Step>)>) -> Vec<Exit> {
@@ -271,7 +297,8 @@ impl Lowering {
         for (position, (when, steps)) in exits.into_iter().enumerate() {
             let region = self.region(None);
             let hidden_key = format!("exit/{}", position + 1);
-            let entry = self.sequence(steps, Place { region, inside: None }, &hidden_key).entry;
+            let place = self.top_of(region);
+            let entry = self.sequence(steps, place, &hidden_key).entry;
             lowered.push(Exit { when, entry, region });
         }
         lowered
@@ -290,7 +317,17 @@ impl Lowering {
         id
     }
 
-    /// A region that nothing opens: the body, an exit, an undo.
+    /// The top sequence of a region.
+    fn top_of(&mut self, region: RegionId) -> Place {
+        Place { region, inside: None, list: self.list(None) }
+    }
+
+    fn list(&mut self, around: Option<ListId>) -> ListId {
+        self.around.push(around);
+        (self.around.len() - 1) as ListId
+    }
+
+    /// Opened by a lane of a node, or by nothing: the body, an exit, an undo.
     fn region(&mut self, opened: Option<(NodeId, u32)>) -> RegionId {
         let parent = opened.map(|(opener, _)| self.node(opener).region);
         let lane = opened.map_or(0, |(_, lane)| lane);

@@ -207,10 +207,13 @@ pub(super) fn bare(text: &str, span: Span) -> (&str, Span) {
     let Some(inner) = inner.filter(|inner| !inner.contains("{{") && !inner.contains("}}")) else {
         return (text, span);
     };
+    let inside = inner;
+    let inner = inside.trim();
     if (span.end - span.start) as usize != text.len() {
         return (inner, span);
     }
-    let lead = (text.len() - text.trim_start().len() + 2) as u32;
+    let blank = (text.len() - text.trim_start().len()) + (inside.len() - inside.trim_start().len());
+    let lead = ("{{".len() + blank) as u32;
     (inner, Span { start: span.start + lead, end: span.start + lead + inner.len() as u32 })
 }
 

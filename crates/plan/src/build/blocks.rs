@@ -37,7 +37,8 @@ impl Lowering {
             return self.needs_block(id, steps, on_failure);
         }
         let region = self.lane_region(id, 0);
-        let entry = self.sequence(steps, Place { region, inside: None }, "").entry;
+        let place = self.top_of(region);
+        let entry = self.sequence(steps, place, "").entry;
         single_lane(entry, region, on_failure, FanOutput::Only)
     }
 
@@ -75,7 +76,8 @@ impl Lowering {
             let region = self.lane_region(opener, position as u32);
             let key = step.id.clone().unwrap_or_default();
             let (output_key, always) = (step.output_key.clone(), step.run_if_always);
-            let entry = self.step(step, Place { region, inside: None }).entry;
+            let place = self.top_of(region);
+            let entry = self.step(step, place).entry;
             lanes.push(Lane { key, output_key, entry, region, after, always });
         }
         lanes

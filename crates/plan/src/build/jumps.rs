@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{DEFAULT_GOTO_LIMIT, opener_word};
+use super::{DEFAULT_GOTO_LIMIT, ListId, Lowering, opener_word};
 use crate::problem::nearest;
 use crate::step::Name;
-use crate::{Node, NodeId, OnError, Op, Problem, Problems, Region, RegionId};
+use crate::{Node, NodeId, OnError, Op, Problem, Region, RegionId};
 
 /// A jump that was written; its target may come later in the text.
 pub(super) struct Pending {
@@ -21,12 +21,12 @@ pub(super) enum Way {
     OnError,
 }
 
-pub(super) fn resolve(nodes: &mut [Node], regions: &[Region], jumps: Vec<Pending>, problems: &mut Problems) {
-    let ids = ids(nodes);
-    for jump in jumps {
-        match target(nodes, regions, &ids, &jump) {
-            Ok(to) => lead(nodes, &jump, to),
-            Err(problem) => problems.push(problem),
+pub(super) fn resolve(lowering: &mut Lowering) {
+    let ids = ids(&lowering.nodes);
+    for jump in std::mem::take(&mut lowering.jumps) {
+        match target(lowering, &ids, &jump) {
+            Ok(to) => lead(&mut lowering.nodes, &jump, to),
+            Err(problem) => lowering.problems.push(problem),
         }
     }
 }
@@ -37,30 +37,26 @@ fn ids(nodes: &[Node]) -> HashMap<String, NodeId> {
     written.rev().map(|(id, node)| (node.key.clone(), id as NodeId)).collect()
 }
 
-fn target(
-    nodes: &[Node],
-    regions: &[Region],
-    ids: &HashMap<String, NodeId>,
-    jump: &Pending,
-) -> Result<NodeId, Problem> {
+fn target(lowering: &Lowering, ids: &HashMap<String, NodeId>, jump: &Pending) -> Result<NodeId, Problem> {
     let Some(&to) = ids.get(&jump.to.text) else {
         return Err(unknown(ids, &jump.to));
     };
-    let (from, target) = (&nodes[jump.node as usize], &nodes[to as usize]);
+    let (from, target) = (lowering.node(jump.node), lowering.node(to));
     if from.region != target.region {
-        let border = border(nodes, regions, from.region, target.region);
-        return Err(Problem::error(jump.to.span, format!("a jump to `{}` would {border}", jump.to.text))
-            .help("a jump stays in its own or an enclosing list of steps; it never crosses parallel, for_each, repeat, a group or a `needs` block"));
+        let border = border(&lowering.nodes, &lowering.regions, from.region, target.region);
+        return Err(Problem::error(jump.to.span, format!("a jump to `{}` would {border}", jump.to.text)).help(RULE));
     }
-    if !encloses(nodes, target.inside, from.inside) {
-        return Err(Problem::error(
-            jump.to.span,
-            format!("a jump to `{}` would enter an arm from outside", jump.to.text),
-        )
-        .help("jump to the if or switch itself, or to a step beside it"));
+    if !encloses(lowering, lowering.list_of[to as usize], lowering.list_of[jump.node as usize]) {
+        let message = format!("a jump to `{}` would enter an arm from outside", jump.to.text);
+        return Err(
+            Problem::error(jump.to.span, message).help("jump to the if or switch itself, or to a step beside it")
+        );
     }
     Ok(to)
 }
+
+const RULE: &str = "a jump stays in its own or an enclosing list of steps; it never crosses parallel, for_each, \
+                    repeat, a group or a `needs` block";
 
 fn unknown(ids: &HashMap<String, NodeId>, name: &Name) -> Problem {
     let problem = Problem::error(name.span, format!("there is no step `{}` to jump to", name.text));
@@ -82,9 +78,9 @@ fn is_ancestor(regions: &[Region], ancestor: RegionId, of: RegionId) -> bool {
     std::iter::successors(Some(of), |&region| regions[region as usize].parent).any(|region| region == ancestor)
 }
 
-/// Is the sequence inside `outer` the one inside `inner`, or one around it?
-fn encloses(nodes: &[Node], outer: Option<NodeId>, inner: Option<NodeId>) -> bool {
-    outer.is_none() || std::iter::successors(inner, |&choose| nodes[choose as usize].inside).any(|c| Some(c) == outer)
+/// Is it the same list, or one around it?
+fn encloses(lowering: &Lowering, outer: ListId, inner: ListId) -> bool {
+    std::iter::successors(Some(inner), |&list| lowering.around[list as usize]).any(|list| list == outer)
 }
 
 fn lead(nodes: &mut [Node], jump: &Pending, to: NodeId) {
