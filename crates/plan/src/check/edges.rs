@@ -1,11 +1,10 @@
 //! Types along edges: what a step is given, against what an agent, tool or child workflow takes.
 
-use std::collections::HashMap;
-
 use serde_json::Value;
 
-use super::flow::Flow;
-use super::names::{known_shape, listed};
+use super::catalog::Tools;
+use super::flow::{Flow, View};
+use super::names::{Keys, known_shape, listed};
 use super::shape::{self, Shape};
 use crate::problem::nearest;
 use crate::schema::Fit;
@@ -14,13 +13,14 @@ use crate::{Call, NodeId, Op, Plan, Problem, Problems, Schema, Span, Task, Templ
 pub(super) struct Edges<'p> {
     plan: &'p Plan,
     flow: &'p Flow<'p>,
-    keys: HashMap<&'p str, NodeId>,
+    keys: &'p Keys<'p>,
     problems: Problems,
 }
 
 /// One value on its way in.
 struct Place {
     span: Span,
+    view: View,
     /// Who takes it, for people: "agent `writer`".
     taker: String,
     path: Vec<String>,
@@ -30,26 +30,25 @@ struct Place {
 const REMARKS: &[&str] = &["type", "title", "description", "default", "examples", "$comment"];
 
 impl<'p> Edges<'p> {
-    pub fn new(plan: &'p Plan, flow: &'p Flow<'p>) -> Edges<'p> {
-        let visible = plan.nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
-        let keys = visible.map(|(id, node)| (node.key.as_str(), id as NodeId)).collect();
+    pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Edges<'p> {
         Edges { plan, flow, keys, problems: Vec::new() }
     }
 
-    pub fn check(mut self, tools: &HashMap<&str, &Value>) -> Problems {
-        for node in &self.plan.nodes {
+    pub fn check(mut self, tools: &Tools<'_>) -> Problems {
+        for (id, node) in self.plan.nodes.iter().enumerate() {
             if let Op::Call(call) = &node.op {
-                self.call(call, node.span, tools);
+                self.call(call, (View::Start(id as NodeId), node.span), tools);
             }
         }
         if let (Some(output), Some(schema)) = (&self.plan.output, &self.plan.output_schema) {
-            let mut place = Place { span: Span::default(), taker: "the workflow's output".into(), path: Vec::new() };
+            let taker = "the workflow's output".to_owned();
+            let mut place = Place { span: Span::default(), view: View::PlanEnd, taker, path: Vec::new() };
             self.fits(output, schema.json(), &mut place);
         }
         self.problems
     }
 
-    fn call(&mut self, call: &'p Call, span: Span, tools: &HashMap<&str, &Value>) {
+    fn call(&mut self, call: &'p Call, (view, span): (View, Span), tools: &Tools<'_>) {
         let (given, wanted, taker) = match &call.task {
             Task::Agent { agent, .. } => {
                 let declared = self.plan.agents.get(agent).and_then(|agent| agent.input.as_ref());
@@ -63,7 +62,7 @@ impl<'p> Edges<'p> {
             }
         };
         if let (Some(given), Some(wanted)) = (given, wanted) {
-            self.fits(given, wanted, &mut Place { span, taker, path: Vec::new() });
+            self.fits(given, wanted, &mut Place { span, view, taker, path: Vec::new() });
         }
     }
 
@@ -71,7 +70,8 @@ impl<'p> Edges<'p> {
         match template {
             Template::Literal(value) => self.literal(value, schema, place),
             Template::Ref(expr) => {
-                let Some(shape) = known_shape(self.plan, self.flow, &self.keys, expr) else { return };
+                let known = known_shape(self.flow, self.keys, expr, place.view);
+                let Some(shape) = known else { return };
                 let source = expr.source().trim();
                 if let Some(why) = mismatch(shape, schema) {
                     let message = format!("`{source}` does not fit {}: {why}", place.name());
@@ -96,23 +96,30 @@ impl<'p> Edges<'p> {
 
     fn map(&mut self, entries: &'p [(String, Template)], schema: &Value, place: &mut Place) {
         self.kind("object", schema, place);
+        let given = |key: &str| entries.iter().any(|(name, _)| name == key);
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        for key in required.filter(|key| !entries.iter().any(|(name, _)| name == key)) {
-            let message = format!("{} needs `{key}`, which is not given", place.name());
-            let given = listed(entries.iter().map(|(name, _)| name.as_str()));
-            self.problems.push(Problem::error(place.span, message).help(format!("given are: {given}")));
-        }
+        let mut absent: Vec<&str> = required.filter(|key| !given(key)).collect();
         for (key, value) in entries {
             match shape::field(schema, key) {
                 Ok(Shape::Json(property)) => self.below(key, value, property, place),
-                Err(miss) if miss.closed && miss.instead.is_none() => self.unknown_key(key, &miss.known, place),
+                Err(miss) if miss.closed && miss.instead.is_none() => {
+                    let near = nearest(key, miss.known.iter().copied());
+                    // One slip of the pen is one problem.
+                    absent.retain(|absent| near != Some(absent));
+                    self.unknown_key(key, near, &miss.known, place);
+                }
                 Ok(_) | Err(_) => {}
             }
         }
+        let all = listed(entries.iter().map(|(name, _)| name.as_str()));
+        for key in absent {
+            let message = format!("{} needs `{key}`, which is not given", place.name());
+            self.problems.push(Problem::error(place.span, message).help(format!("given are: {all}")));
+        }
     }
 
-    fn unknown_key(&mut self, key: &str, known: &[&str], place: &Place) {
-        let help = match nearest(key, known.iter().copied()) {
+    fn unknown_key(&mut self, key: &str, near: Option<&str>, known: &[&str], place: &Place) {
+        let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("it takes: {}", listed(known.iter().copied())),
         };

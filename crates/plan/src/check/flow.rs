@@ -3,10 +3,10 @@
 //! Knows regions, jumps, lanes and loops; knows nothing of expressions, schemas or tools.
 
 use super::graph::Graph;
-use crate::{Each, Fan, Node, NodeId, OnError, Op, Over, Plan, ROOT, RegionId, WaitFor};
+use crate::{Each, Expr, Fan, Node, NodeId, OnError, Op, Over, Plan, ROOT, RegionId, WaitFor};
 
 pub(super) struct Flow<'p> {
-    plan: &'p Plan,
+    pub plan: &'p Plan,
     /// Vertices: the nodes, then the regions (lanes that come `after` lanes).
     pub graph: Graph,
     places: Vec<Place>,
@@ -130,10 +130,18 @@ impl<'p> Flow<'p> {
         }
     }
 
+    /// What a for_each goes over.
+    pub fn items(&self, node: NodeId) -> Option<&'p Expr> {
+        self.each(node).and_then(|each| match &each.over {
+            Over::Items(items) => Some(items),
+            Over::Passes { .. } => None,
+        })
+    }
+
     /// Is a for_each (or, for `any`, also a repeat) around the view?
     pub fn in_loop(&self, view: View, any: bool) -> bool {
         self.scopes(view).any(|(_, place)| match place {
-            Place::Loop(node) => any || self.each(node).is_some_and(|e| matches!(e.over, Over::Items(_))),
+            Place::Loop(node) => any || self.items(node).is_some(),
             Place::Body | Place::Exit(_) | Place::Undo(_) | Place::Lane(_) => false,
         })
     }

@@ -15,10 +15,13 @@ use crate::{
 
 type Reference = (Root, Vec<Segment>);
 
+/// The steps that can be named.
+pub(super) type Keys<'p> = HashMap<&'p str, NodeId>;
+
 pub(super) struct Names<'p> {
     plan: &'p Plan,
     flow: &'p Flow<'p>,
-    keys: HashMap<&'p str, NodeId>,
+    keys: &'p Keys<'p>,
     variables: BTreeSet<&'p str>,
     problems: Problems,
     /// Problems that stand unless the graph has this path; asked all at once at the end.
@@ -46,9 +49,7 @@ enum Want {
 const SHOWN_NAMES: usize = 8;
 
 impl<'p> Names<'p> {
-    pub fn new(plan: &'p Plan, flow: &'p Flow<'p>) -> Names<'p> {
-        let visible = plan.nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
-        let keys = visible.map(|(id, node)| (node.key.as_str(), id as NodeId)).collect();
+    pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Names<'p> {
         let variables = plan.nodes.iter().flat_map(|n| n.assign.iter().map(|(name, _)| name.as_str())).collect();
         Names { plan, flow, keys, variables, problems: Vec::new(), pending: Vec::new() }
     }
@@ -147,7 +148,9 @@ impl<'p> Names<'p> {
         for (position, reference) in expr.refs().iter().enumerate() {
             self.reference(reference, expr.ref_span(position), site);
         }
-        let Some(types) = known_shape(self.plan, self.flow, &self.keys, expr).and_then(Shape::types) else { return };
+        let Some(types) = known_shape(self.flow, self.keys, expr, site.view).and_then(Shape::types) else {
+            return;
+        };
         let source = expr.source().trim();
         let found = shape::in_words(&types);
         if want == Want::List && !types.contains(&"array") {
@@ -164,7 +167,8 @@ impl<'p> Names<'p> {
     fn reference(&mut self, (root, path): &'p Reference, span: Span, site: Site) {
         let target = self.root(root, path, span, site);
         if !site.lenient {
-            self.path(root, path, target, span);
+            let shape = root_shape(self.flow, self.keys, root, target, site.view);
+            self.path(shape, (root, path), span);
         }
     }
 
@@ -322,8 +326,8 @@ impl<'p> Names<'p> {
     }
 
     /// Do the fields exist below a value whose form is known?
-    fn path(&mut self, root: &Root, path: &'p [Segment], target: Option<NodeId>, span: Span) {
-        let mut shape = shape::of_root(self.plan, self.flow, root, target);
+    fn path(&mut self, shape: Shape<'p>, (root, path): (&Root, &'p [Segment]), span: Span) {
+        let mut shape = shape;
         for (position, segment) in path.iter().enumerate() {
             match shape.down(self.plan, segment) {
                 Ok(below) => shape = below,
@@ -339,13 +343,13 @@ impl<'p> Names<'p> {
 
 const LOOP_HELP: &str = "read it in a step of the loop's own body";
 
+pub(super) fn keys(plan: &Plan) -> Keys<'_> {
+    let visible = plan.nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
+    visible.map(|(id, node)| (node.key.as_str(), id as NodeId)).collect()
+}
+
 /// The form of what an expression gives, where it is one plain reference.
-pub(super) fn known_shape<'p>(
-    plan: &'p Plan,
-    flow: &Flow<'p>,
-    keys: &HashMap<&'p str, NodeId>,
-    expr: &'p Expr,
-) -> Option<Shape<'p>> {
+pub(super) fn known_shape<'p>(flow: &Flow<'p>, keys: &Keys<'p>, expr: &'p Expr, view: View) -> Option<Shape<'p>> {
     let [(root, path)] = expr.refs() else { return None };
     let mut whole = root_segments(root);
     whole.extend(path.iter().cloned());
@@ -357,11 +361,24 @@ pub(super) fn known_shape<'p>(
         _ => None,
     };
     // A step that may be skipped can also give null.
-    if target.is_some_and(|id| may_be_null(plan, id)) {
+    if target.is_some_and(|id| may_be_null(flow.plan, id)) {
         return None;
     }
-    let start = shape::of_root(plan, flow, root, target);
-    path.iter().try_fold(start, |shape, segment| shape.down(plan, segment).ok())
+    let start = root_shape(flow, keys, root, target, view);
+    path.iter().try_fold(start, |shape, segment| shape.down(flow.plan, segment).ok())
+}
+
+fn root_shape<'p>(flow: &Flow<'p>, keys: &Keys<'p>, root: &Root, target: Option<NodeId>, view: View) -> Shape<'p> {
+    if *root != Root::Item {
+        return shape::of_root(flow, root, target);
+    }
+    let items = flow.scopes(view).find_map(|(_, place)| match place {
+        Place::Loop(node) => flow.items(node).map(|items| (node, items)),
+        Place::Body | Place::Exit(_) | Place::Undo(_) | Place::Lane(_) => None,
+    });
+    // The loop's own list may be an item of the loop around it: one level further out each time.
+    let list = items.and_then(|(node, items)| known_shape(flow, keys, items, View::Start(node)));
+    list.and_then(|list| list.down(flow.plan, &Segment::Index(0)).ok()).unwrap_or(Shape::Any)
 }
 
 fn may_be_null(plan: &Plan, id: NodeId) -> bool {

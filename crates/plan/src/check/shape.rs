@@ -39,20 +39,20 @@ const WORKFLOW: &[&str] = &["name"];
 const INDIRECT: &[&str] = &["$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "not"];
 
 /// What is known of a name an expression reads.
-pub(super) fn of_root<'p>(plan: &'p Plan, flow: &Flow<'p>, root: &Root, target: Option<NodeId>) -> Shape<'p> {
+pub(super) fn of_root<'p>(flow: &Flow<'p>, root: &Root, target: Option<NodeId>) -> Shape<'p> {
     match root {
-        Root::Input => plan.input_schema.as_ref().map_or(Shape::Any, |schema| Shape::Json(schema.json())),
+        Root::Input => flow.plan.input_schema.as_ref().map_or(Shape::Any, |schema| Shape::Json(schema.json())),
         Root::Run => Shape::Fixed(RUN),
         Root::Workflow => Shape::Fixed(WORKFLOW),
-        Root::Step { part, .. } => target.map_or(Shape::Any, |node| of_part(plan, flow, node, *part)),
+        Root::Step { part, .. } => target.map_or(Shape::Any, |node| of_part(flow, node, *part)),
         Root::Trigger | Root::Previous | Root::Item | Root::Index | Root::Loop | Root::Vars => Shape::Any,
         Root::Now | Root::Event => Shape::Any,
     }
 }
 
-fn of_part<'p>(plan: &'p Plan, flow: &Flow<'p>, node: NodeId, part: Part) -> Shape<'p> {
+fn of_part<'p>(flow: &Flow<'p>, node: NodeId, part: Part) -> Shape<'p> {
     match part {
-        Part::Output => of_output(plan, plan.node(node)),
+        Part::Output => of_output(flow.plan, flow.plan.node(node)),
         Part::Outputs => flow.fan(node).map_or(Shape::Any, Shape::Entries),
         Part::Status => Shape::Text,
         Part::Error => Shape::Any,

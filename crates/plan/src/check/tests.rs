@@ -260,6 +260,9 @@ fn fields() {
     );
     steps(json!([test("input.menny == 1")]), &["error: `input` has no field `menny` | did you mean `many`?"]);
     steps(json!([test("steps.x_a.output.anything == 1")]), &[]);
+    let each = |expr: &str| json!({"id": "e", "for_each": "steps.x_typed.output.links", "do": [test(expr)]});
+    steps(json!([each("item == 'a'")]), &[]);
+    steps(json!([each("item.url == 'a'")]), &["error: `item` is a text and has no `url`"]);
     let lenient =
         json!({"id": "t", "tool": "read_file", "when": "steps.x_typed.output.titel == 'a'", "on_missing": "null"});
     steps(json!([lenient]), &[]);
@@ -408,6 +411,10 @@ fn arguments_of_tools() {
     expect(
         call(json!({"path": "{{ input.text }}", "content": "x", "mod": "new"})),
         &["error: tool `write_file` takes no `mod` | did you mean `mode`?"],
+    );
+    expect(
+        call(json!({"path": "{{ input.text }}", "contents": "x"})),
+        &["error: tool `write_file` takes no `contents` | did you mean `content`?"],
     );
     let (plan, _) = built(&call(json!({"path": "{{ input.n }}", "content": "x"})));
     let found: Vec<String> = check(&plan, &Known).iter().map(written).collect();
