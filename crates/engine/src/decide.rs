@@ -68,6 +68,18 @@ pub fn turn(ctx: &Context<'_>, run: &mut Run, at: Millis, inputs: Vec<Event>) ->
     Ok(turn)
 }
 
+/// Goes on with a turn whose values have been loaded meanwhile; still the same entry.
+pub fn turn_on(ctx: &Context<'_>, run: &mut Run, at: Millis, mut former: Turn) -> Result<Turn, Corrupt> {
+    if former.events.is_empty() {
+        return turn(ctx, run, at, Vec::new());
+    }
+    former.loads.clear();
+    if run.closed.is_none() {
+        decide_all(ctx, run, &mut former)?;
+    }
+    Ok(former)
+}
+
 /// When a time-out fires next, if nothing else happens.
 pub fn next_deadline(program: &Program, run: &Run) -> Option<Millis> {
     let whole = program.plan.limits.timeout_ms.filter(|_| run.ending.is_none());

@@ -26,7 +26,7 @@ pub use agent::request;
 pub use apply::{Corrupt, Verdict};
 pub use book::dollars;
 pub use command::*;
-pub use decide::{Catalog, Context, ModelFacts, Turn, Values, next_deadline, turn};
+pub use decide::{Catalog, Context, ModelFacts, Turn, Values, next_deadline, turn, turn_on};
 pub use ending::adopt;
 pub use event::*;
 pub use program::{Program, matches_pattern};

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::event::{Blob, Stored};
+use crate::command::{Body, Command};
+use crate::event::{Blob, Event, Stored, Took};
 
 /// So many characters of a large value are kept as its summary.
 pub const SUMMARY_CHARS: usize = 200;
@@ -42,6 +43,38 @@ impl Stored {
             Stored::Value(value) => summary(value),
             Stored::Blob(blob) => blob.summary.clone(),
         }
+    }
+}
+
+impl Event {
+    /// The blobs that this event refers to, for whoever must keep them.
+    pub fn blobs(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut note = |stored: Option<&Stored>| match stored {
+            Some(Stored::Blob(blob)) => found.push(blob.hash.clone()),
+            Some(Stored::Value(_)) | None => {}
+        };
+        match self {
+            Event::Opened(opened) => note(Some(&opened.input)),
+            Event::Left(left) => note(left.output.as_ref()),
+            Event::Settled { output, .. } | Event::Closed { output, .. } => note(output.as_ref()),
+            Event::Branched { took: Took::Items { items, .. }, .. } => note(Some(items)),
+            Event::Asked { command, .. } => match &**command {
+                Command::StartRun(start) => note(Some(&start.input)),
+                Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => {}
+                Command::AskPerson(_) | Command::Await(_) => {}
+            },
+            Event::Answered { answer, .. } => match &answer.body {
+                Body::Returned { value, artifacts } => {
+                    note(Some(value));
+                    found.extend(artifacts.iter().map(|a| a.blob.hash.clone()));
+                }
+                Body::Ended { output, .. } => note(Some(output)),
+                Body::Replied(_) | Body::Slept | Body::Failed(_) | Body::Cancelled => {}
+            },
+            Event::Entered { .. } | Event::Received { .. } | Event::Signalled { .. } | Event::Branched { .. } => {}
+        }
+        found
     }
 }
 

@@ -2,11 +2,19 @@
 //!
 //! Acts only after the journal is durable, carrying the command's id; never decides what happens next.
 
+pub mod clock;
 pub mod governor;
+pub mod host;
 pub mod mask;
 pub mod model;
 pub mod models;
+pub mod perform;
+pub mod prepare;
 pub mod process;
+mod runner;
 pub mod settings;
 pub mod tool;
 pub mod tools;
+pub mod worker;
+
+pub use worker::{Rest, Worker};

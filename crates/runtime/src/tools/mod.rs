@@ -86,6 +86,11 @@ impl Tools {
         self.own.insert(tool.spec().name.clone(), tool);
     }
 
+    /// What a call of one of this process's own tools may do; MCP tools say it in their specification.
+    pub fn own_effect(&self, name: &str, arguments: &Value) -> Option<Effect> {
+        self.own.get(name).map(|tool| tool.effect(arguments))
+    }
+
     /// For whoever else writes down what comes from outside.
     pub fn mask(&self) -> &Mask {
         &self.mask

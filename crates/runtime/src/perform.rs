@@ -1,0 +1,224 @@
+//! One command performed: a model called, a tool called. Only after its intent is durable, carrying its key.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use relais_engine::*;
+use relais_plan::Effect;
+use relais_store::Store;
+use serde_json::Value;
+use tokio::sync::{Semaphore, broadcast};
+
+use crate::governor::Governors;
+use crate::model::Live;
+use crate::models::{self, Models};
+use crate::prepare::Prepared;
+use crate::tool::{Returned, RunFiles, SavedArtifact, ToolCall, ToolSpec};
+use crate::tools::{CALL_TIMEOUT, CallLimits};
+
+/// Tool calls at once in one process; more wait their turn.
+const TOOLS_AT_ONCE: usize = 256;
+/// Live text that nobody has read yet; older text is dropped, never waited for.
+const LIVE_BACKLOG: usize = 1_024;
+
+/// Everything that can be performed, and with what.
+pub struct Performer {
+    pub store: Arc<dyn Store>,
+    pub models: Arc<Models>,
+    pub governors: Governors,
+    /// The folder below which each run has its own.
+    pub workspaces: PathBuf,
+    pub simulation: Option<Arc<dyn Simulation>>,
+    live: broadcast::Sender<LiveText>,
+    tool_slots: Semaphore,
+}
+
+/// What takes the place of tools when a run is simulated.
+pub trait Simulation: Send + Sync {
+    fn tool(&self, tool: &ToolSpec, arguments: &Value, seed: u64) -> Value;
+}
+
+/// A piece of what a model is saying just now.
+#[derive(Debug, Clone)]
+pub struct LiveText {
+    pub run: RunId,
+    pub node: relais_plan::NodeId,
+    pub text: String,
+}
+
+/// A command and what its performing needs to know of the run.
+pub struct Job {
+    pub run: RunId,
+    pub node: relais_plan::NodeId,
+    pub key: String,
+    pub mode: Mode,
+    pub work: JobWork,
+}
+
+pub enum JobWork {
+    Model(Request),
+    Tool { tool: String, arguments: Value, effect: Effect, by_agent: bool, artifacts: Vec<(String, u32, Artifact)> },
+}
+
+impl Performer {
+    pub fn new(store: Arc<dyn Store>, models: Arc<Models>, governors: Governors, workspaces: PathBuf) -> Performer {
+        let (live, _) = broadcast::channel(LIVE_BACKLOG);
+        let tool_slots = Semaphore::new(TOOLS_AT_ONCE);
+        Performer { store, models, governors, workspaces, simulation: None, live, tool_slots }
+    }
+
+    pub fn live(&self) -> broadcast::Receiver<LiveText> {
+        self.live.subscribe()
+    }
+
+    /// Text for whoever watches a run, from ourselves.
+    pub fn say(&self, run: RunId, text: String) {
+        let _ = self.live.send(LiveText { run, node: relais_plan::NodeId::MAX, text });
+    }
+
+    pub async fn perform(&self, prepared: &Prepared, job: Job) -> Answer {
+        let Job { run, node, key, mode, work } = job;
+        match work {
+            JobWork::Model(request) => self.call_model(prepared, run, node, &key, &mode, request).await,
+            JobWork::Tool { tool, arguments, effect, by_agent, artifacts } => {
+                let workspace = self.workspaces.join(run.to_string()).into();
+                let files = RunFiles { run, workspace, store: self.store.clone(), artifacts };
+                let call = Calling { tool: &tool, arguments: &arguments, effect, by_agent, key: &key };
+                self.call_tool(prepared, &mode, call, files).await
+            }
+        }
+    }
+
+    async fn call_model(
+        &self,
+        prepared: &Prepared,
+        run: RunId,
+        node: relais_plan::NodeId,
+        key: &str,
+        mode: &Mode,
+        mut request: Request,
+    ) -> Answer {
+        if mode.simulate {
+            request.model = format!("sim/{}", mode.seed.unwrap_or(0));
+        }
+        let mut tools = prepared.offered(&request.tools);
+        if mode.simulate {
+            tools.extend(unknown_tools(&request.tools, &tools));
+        }
+        let live = |piece: Live<'_>| {
+            if let Live::Text(text) = piece
+                && self.live.receiver_count() > 0
+            {
+                let _ = self.live.send(LiveText { run, node, text: text.to_owned() });
+            }
+        };
+        let mut answer = models::call::call(&self.models, &self.governors, &request, &tools, key, &live).await;
+        mask_answer(prepared, &mut answer);
+        answer
+    }
+
+    async fn call_tool(&self, prepared: &Prepared, mode: &Mode, call: Calling<'_>, files: RunFiles) -> Answer {
+        let started = Instant::now();
+        let _slot = self.tool_slots.acquire().await;
+        let outcome = match (&self.simulation, mode.simulate && !is_local(call.tool)) {
+            (Some(simulation), true) => Ok(simulated(simulation.as_ref(), prepared, mode, &call)),
+            _ => self.really_call(prepared, &call, &files).await,
+        };
+        let body = match outcome {
+            Ok(returned) => self.keep(prepared, returned).await,
+            Err(failure) => Body::Failed(failure),
+        };
+        let usage = Usage { tool_calls: 1, ..Usage::default() };
+        Answer { body, usage, ms: started.elapsed().as_millis() as u64 }
+    }
+
+    async fn really_call(&self, prepared: &Prepared, call: &Calling<'_>, files: &RunFiles) -> Result<Returned, Failure> {
+        let rule = prepared.program.rule(call.tool);
+        let timeout = rule.and_then(|r| r.timeout_ms).map_or(CALL_TIMEOUT, Duration::from_millis);
+        let limits = CallLimits { timeout, effect: Some(call.effect) };
+        let tool_call = ToolCall { arguments: call.arguments, key: call.key, run: files };
+        let outcome = prepared.tools.call(call.tool, tool_call, limits).await;
+        outcome.map_err(|failure| match (failure.kind, call.by_agent) {
+            // The agent is told and can go on; only a call that must not happen twice ends its step.
+            (ErrorKind::Uncertain, _) | (_, false) => failure,
+            (_, true) => Failure::new(failure.kind, failure.message),
+        })
+    }
+
+    /// What a tool returned goes into the journal, or into a blob when it is large; its files always do.
+    async fn keep(&self, prepared: &Prepared, returned: Returned) -> Body {
+        match self.try_keep(prepared, returned).await {
+            Ok(body) => body,
+            Err(error) => Body::Failed(Failure::new(ErrorKind::Internal, format!("the result could not be kept: {error}"))),
+        }
+    }
+
+    async fn try_keep(&self, prepared: &Prepared, returned: Returned) -> Result<Body, relais_store::Error> {
+        let limit = prepared.program.plan.limits.inline_bytes;
+        let (value, blob) = Stored::new(returned.value, limit);
+        if let Some((_, bytes)) = blob {
+            self.store.put_blob(bytes).await?;
+        }
+        let mut artifacts = Vec::with_capacity(returned.artifacts.len());
+        for SavedArtifact { name, media_type, bytes } in returned.artifacts {
+            let summary = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+            let blob = Blob::of(&bytes, summary);
+            self.store.put_blob(bytes).await?;
+            artifacts.push(Artifact { name, blob, media_type });
+        }
+        Ok(Body::Returned { value, artifacts })
+    }
+}
+
+struct Calling<'a> {
+    tool: &'a str,
+    arguments: &'a Value,
+    effect: Effect,
+    by_agent: bool,
+    key: &'a str,
+}
+
+/// Even a simulated run really has its workspace and its artifacts.
+fn is_local(tool: &str) -> bool {
+    const LOCAL: &[&str] =
+        &["read_file", "write_file", "list_files", "load_artifact", "save_artifact", "list_artifacts"];
+    LOCAL.contains(&tool)
+}
+
+fn simulated(simulation: &dyn Simulation, prepared: &Prepared, mode: &Mode, call: &Calling<'_>) -> Returned {
+    let unknown = generic_spec(call.tool);
+    let spec = prepared.spec(call.tool).unwrap_or(&unknown);
+    let value = simulation.tool(spec, call.arguments, mode.seed.unwrap_or(0));
+    Returned { value, artifacts: Vec::new() }
+}
+
+/// In a simulated run nobody asks MCP servers for their tools; a name alone must do.
+fn unknown_tools(patterns: &[String], known: &[ToolSpec]) -> Vec<ToolSpec> {
+    let unknown = |name: &&String| !name.contains('*') && !known.iter().any(|spec| spec.name == **name);
+    patterns.iter().filter(unknown).map(|name| generic_spec(name)).collect()
+}
+
+fn generic_spec(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: serde_json::json!({ "type": "object" }),
+        effect: Effect::Once,
+    }
+}
+
+/// Secrets that the configuration knows do not reach the journal.
+fn mask_answer(prepared: &Prepared, answer: &mut Answer) {
+    let mask = prepared.tools.mask();
+    match &mut answer.body {
+        Body::Replied(reply) => {
+            reply.text = mask.mask_text(&reply.text);
+            for call in &mut reply.calls {
+                call.arguments = mask.mask_value(call.arguments.take());
+            }
+        }
+        Body::Failed(failure) => failure.message = mask.mask_text(&failure.message),
+        Body::Returned { .. } | Body::Slept | Body::Ended { .. } | Body::Cancelled => {}
+    }
+}

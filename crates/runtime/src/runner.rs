@@ -1,0 +1,611 @@
+//! One run at work: fold, turn, append, perform, and again. That triangle is the only loop; engine, store and
+//! performer never call one another.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use relais_engine::*;
+use relais_store::{Batch, Error};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::perform::{Job, JobWork};
+use crate::prepare::Prepared;
+use crate::worker::Worker;
+
+/// A run that goes on within this time is kept in memory instead of being let go and loaded again.
+const KEEP_MS: i64 = 3_000;
+/// A parent whose child waits looks after it so often, should nobody tell it.
+const CHILD_CHECK_MS: i64 = 60_000;
+/// Inputs taken into one turn.
+const MAX_INPUTS: usize = 4_096;
+/// Pauses between tries while the database is busy.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+/// Values loaded for one run before the cache starts anew.
+const MAX_VALUES: usize = 256;
+
+/// All that can come to a run at work.
+pub(crate) enum Input {
+    Answered(CommandId, Box<Answer>),
+    /// Somebody appended to the journal.
+    Changed,
+    ChildEnded(CommandId),
+    ChildWaits(CommandId),
+}
+
+/// Why a task has ended.
+pub(crate) enum Ended {
+    Closed { parent: Option<Parent> },
+    Waiting { wake_at: Option<Millis>, parent: Option<Parent> },
+    /// Another owner has the run.
+    LetGo,
+    /// It cannot go on here; the journal is as it was.
+    Broken(String),
+}
+
+pub(crate) struct Runner {
+    worker: Arc<Worker>,
+    id: RunId,
+    run: Option<Run>,
+    prepared: Option<Arc<Prepared>>,
+    values: Values,
+    outbox: mpsc::Sender<Input>,
+    inbox: mpsc::Receiver<Input>,
+    seq: Arc<AtomicU64>,
+    flying: HashMap<CommandId, AbortHandle>,
+    /// Child runs that wait for something.
+    parked: BTreeSet<CommandId>,
+    pulse: Option<Pulse>,
+}
+
+/// The part of the summary whose change is worth a write.
+type Pulse = (RunStatus, Option<Millis>, u64, u64, Vec<String>);
+
+enum Trouble {
+    LetGo,
+    Broken(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Broken(error.to_string())
+    }
+}
+
+impl From<Corrupt> for Trouble {
+    fn from(corrupt: Corrupt) -> Trouble {
+        Trouble::Broken(corrupt.to_string())
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        Trouble::Broken(failure.message)
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        for handle in self.flying.values() {
+            handle.abort();
+        }
+    }
+}
+
+impl Runner {
+    pub fn new(
+        worker: Arc<Worker>,
+        id: RunId,
+        run: Option<Run>,
+        outbox: mpsc::Sender<Input>,
+        inbox: mpsc::Receiver<Input>,
+        seq: Arc<AtomicU64>,
+    ) -> Runner {
+        let (flying, parked) = (HashMap::new(), BTreeSet::new());
+        Runner { worker, id, run, prepared: None, values: Values::new(), outbox, inbox, seq, flying, parked, pulse: None }
+    }
+
+    pub async fn work(mut self, inputs: Vec<Event>) -> Ended {
+        match self.go(inputs).await {
+            Ok(ended) => ended,
+            Err(Trouble::LetGo) => Ended::LetGo,
+            Err(Trouble::Broken(message)) => {
+                let _ = self.worker.store.release(self.id, self.worker.owner.clone()).await;
+                Ended::Broken(message)
+            }
+        }
+    }
+
+    async fn go(&mut self, mut inputs: Vec<Event>) -> Result<Ended, Trouble> {
+        let fresh = self.run.is_some();
+        if !fresh {
+            inputs.extend(self.load().await?);
+        }
+        self.prepare().await?;
+        let mut resting = self.advance(inputs).await?;
+        if !fresh {
+            self.perform_all().await?;
+        }
+        loop {
+            if let Some(ended) = self.at_rest(resting).await? {
+                return Ok(ended);
+            }
+            let inputs = self.next_inputs().await?;
+            resting = self.advance(inputs).await?;
+        }
+    }
+
+    fn run(&self) -> Result<&Run, Trouble> {
+        self.run.as_ref().ok_or_else(|| Trouble::Broken("the run is not loaded".into()))
+    }
+
+    /// From the journal. What a dead owner left in flight is settled first.
+    async fn load(&mut self) -> Result<Vec<Event>, Trouble> {
+        let entries = self.worker.store.load(self.id, 0).await?;
+        let run = Run::fold(&entries)?;
+        let row = self.worker.row(self.id).await?;
+        let orphaned = matches!(row.summary.status, RunStatus::Running) && !run.owed.is_empty();
+        let mut inputs = if orphaned { adopt(&run) } else { Vec::new() };
+        if self.parent_is_gone(&run).await? {
+            inputs.push(Event::Signalled { signal: Signal::Cancel, by: "its parent".into() });
+        }
+        self.seq.store(run.seq, Ordering::Release);
+        self.run = Some(run);
+        Ok(inputs)
+    }
+
+    /// A child whose parent has ended without it is cancelled with it.
+    async fn parent_is_gone(&self, run: &Run) -> Result<bool, Trouble> {
+        let Some(parent) = run.opened.parent.as_ref().filter(|_| run.closed.is_none() && run.cancels == 0) else {
+            return Ok(false);
+        };
+        match self.worker.row(parent.run).await {
+            Ok(row) => Ok(row.summary.status.is_final()),
+            Err(Error::NotFound(_)) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn prepare(&mut self) -> Result<(), Trouble> {
+        let opened = &self.run()?.opened;
+        let (plan, simulate) = (opened.plan.clone(), opened.mode.simulate);
+        self.prepared = Some(self.worker.prepared(&plan, simulate).await?);
+        Ok(())
+    }
+
+    fn prepared(&self) -> Result<Arc<Prepared>, Trouble> {
+        self.prepared.clone().ok_or_else(|| Trouble::Broken("the plan is not loaded".into()))
+    }
+
+    /// Decides, makes it durable, then acts. Says whether the run was let go with it.
+    async fn advance(&mut self, inputs: Vec<Event>) -> Result<bool, Trouble> {
+        let mut inputs = inputs;
+        loop {
+            let turn = self.turn(std::mem::take(&mut inputs)).await?;
+            if turn.events.is_empty() {
+                return Ok(false);
+            }
+            for (_, bytes) in &turn.blobs {
+                self.patiently(|store| store.put_blob(bytes.clone())).await?;
+            }
+            let (asked, resting) = (asked_in(&turn.events), self.would_rest()?);
+            match self.append(&turn.events, resting).await {
+                Ok(()) => {
+                    self.perform(&asked).await?;
+                    self.abort_dropped().await?;
+                    return Ok(resting);
+                }
+                // Somebody appended first: read on, and decide again what came in.
+                Err(Error::Conflict { .. }) => inputs = self.reload(turn.events).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn turn(&mut self, mut inputs: Vec<Event>) -> Result<Turn, Trouble> {
+        drop_unwanted(self.run()?, &mut inputs);
+        let at = self.worker.clock.now();
+        let mut turn = self.decide(at, Some(inputs), Turn::default())?;
+        while !turn.loads.is_empty() {
+            let hashes = std::mem::take(&mut turn.loads);
+            self.load_values(hashes).await?;
+            turn = self.decide(at, None, turn)?;
+        }
+        // Values made in this turn may be read in the next.
+        for (hash, bytes) in &turn.blobs {
+            if let Ok(value) = serde_json::from_slice(bytes) {
+                self.values.insert(hash.clone(), value);
+            }
+        }
+        Ok(turn)
+    }
+
+    fn decide(&mut self, at: Millis, inputs: Option<Vec<Event>>, former: Turn) -> Result<Turn, Trouble> {
+        let prepared = self.prepared()?;
+        let Some(run) = &mut self.run else { return Err(Trouble::Broken("the run is not loaded".into())) };
+        let ctx = Context { program: &prepared.program, values: &self.values, catalog: &*prepared };
+        Ok(match inputs {
+            Some(inputs) => relais_engine::turn(&ctx, run, at, inputs)?,
+            None => turn_on(&ctx, run, at, former)?,
+        })
+    }
+
+    async fn load_values(&mut self, hashes: Vec<String>) -> Result<(), Trouble> {
+        if self.values.len() > MAX_VALUES {
+            self.values.clear();
+        }
+        for hash in hashes {
+            let bytes = self.worker.store.get_blob(hash.clone()).await?;
+            let bytes = bytes.ok_or_else(|| Trouble::Broken(format!("the value {hash} is not in the database")))?;
+            let text = || serde_json::Value::String(String::from_utf8_lossy(&bytes).into_owned());
+            let value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
+            self.values.insert(hash, value);
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self, events: &[Event], resting: bool) -> Result<(), Error> {
+        let Some(run) = &self.run else { return Err(Error::Internal("the run is not loaded".into())) };
+        let summary = self.changed_summary(run, resting);
+        let pulse = summary.as_ref().map(pulse);
+        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: events.to_vec() };
+        let blobs = events.iter().flat_map(Event::blobs).collect();
+        // Our own number is known before others can hear of it.
+        self.seq.store(run.seq, Ordering::Release);
+        let batch = Batch { run: self.id, entry, summary, release: resting, blobs };
+        self.patiently(|store| store.append(batch.clone())).await?;
+        self.pulse = pulse.or(self.pulse.take());
+        Ok(())
+    }
+
+    /// The row is written only when something changed that somebody looks for.
+    fn changed_summary(&self, run: &Run, resting: bool) -> Option<Summary> {
+        let prepared = self.prepared.as_ref()?;
+        let mut summary = summary(&prepared.program, run);
+        if summary.status == RunStatus::Waiting && !resting {
+            summary.status = RunStatus::Running;
+        }
+        Some(summary).filter(|s| self.pulse.as_ref() != Some(&pulse(s)))
+    }
+
+    /// A busy database is waited for; nothing is lost meanwhile.
+    async fn patiently<'s, T, F>(&'s self, act: F) -> Result<T, Error>
+    where
+        F: Fn(&'s Arc<dyn relais_store::Store>) -> relais_store::Reply<'s, T>,
+    {
+        loop {
+            match act(&self.worker.store).await {
+                Err(Error::Busy(_)) => tokio::time::sleep(BUSY_PAUSE).await,
+                other => return other,
+            }
+        }
+    }
+
+    /// Starts again from the journal; what came in from outside is given back.
+    async fn reload(&mut self, events: Vec<Event>) -> Result<Vec<Event>, Trouble> {
+        let row = self.worker.row(self.id).await?;
+        if row.owner.as_ref() != Some(&self.worker.owner) {
+            return Err(Trouble::LetGo);
+        }
+        let entries = self.worker.store.load(self.id, 0).await?;
+        let run = Run::fold(&entries)?;
+        self.seq.store(run.seq, Ordering::Release);
+        self.run = Some(run);
+        Ok(events.into_iter().filter(|e| matches!(e, Event::Answered { .. })).collect())
+    }
+
+    /// Entries that others appended while nothing of ours was under way.
+    async fn catch_up(&mut self) -> Result<bool, Trouble> {
+        let known = self.run()?.seq;
+        let entries = self.worker.store.load(self.id, known).await?;
+        let Some(run) = &mut self.run else { return Ok(false) };
+        for entry in &entries {
+            run.append(entry)?;
+        }
+        self.seq.store(run.seq, Ordering::Release);
+        let adopted = entries.iter().flat_map(|e| &e.events).any(is_adopted);
+        if adopted && self.worker.row(self.id).await?.owner.as_ref() != Some(&self.worker.owner) {
+            return Err(Trouble::LetGo);
+        }
+        Ok(!entries.is_empty())
+    }
+
+    /// Nothing is in flight and nothing will happen soon by itself.
+    fn would_rest(&self) -> Result<bool, Trouble> {
+        let run = self.run()?;
+        if run.closed.is_some() {
+            return Ok(true);
+        }
+        let prepared = self.prepared()?;
+        let summary = summary(&prepared.program, run);
+        let soon = self.worker.clock.now() + KEEP_MS;
+        Ok(summary.status == RunStatus::Waiting && summary.wake_at.is_none_or(|at| at > soon))
+    }
+
+    async fn at_rest(&mut self, resting: bool) -> Result<Option<Ended>, Trouble> {
+        let run = self.run()?;
+        let parent = run.opened.parent.clone();
+        if run.closed.is_some() {
+            return Ok(Some(Ended::Closed { parent }));
+        }
+        if resting {
+            let wake_at = wake_at(&self.prepared()?.program, run);
+            return Ok(Some(Ended::Waiting { wake_at, parent }));
+        }
+        let flying = run.in_flight().map(|(id, _)| id).collect::<BTreeSet<_>>();
+        if !flying.is_empty() && flying.is_subset(&self.parked) {
+            return self.park(parent).await;
+        }
+        if flying.is_empty() && self.would_rest()? {
+            return self.let_go(parent).await;
+        }
+        Ok(None)
+    }
+
+    /// Everything waits for child runs that wait themselves.
+    async fn park(&mut self, parent: Option<Parent>) -> Result<Option<Ended>, Trouble> {
+        let prepared = self.prepared()?;
+        let now = self.worker.clock.now();
+        let run = self.run()?;
+        let mut summary = summary(&prepared.program, run);
+        summary.status = RunStatus::Waiting;
+        let own = wake_at(&prepared.program, run);
+        let check = now + CHILD_CHECK_MS;
+        summary.wake_at = Some(own.map_or(check, |at| at.min(check)));
+        let children = self.parked.iter().filter_map(|id| match &*run.owed.get(id)?.command {
+            Command::StartRun(start) => Some(format!("run:{}", start.run)),
+            Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => None,
+            Command::AskPerson(_) | Command::Await(_) => None,
+        });
+        summary.awaits = children.collect();
+        let wake_at = summary.wake_at;
+        self.append_nothing(summary).await?;
+        Ok(Some(Ended::Waiting { wake_at, parent }))
+    }
+
+    async fn let_go(&mut self, parent: Option<Parent>) -> Result<Option<Ended>, Trouble> {
+        let prepared = self.prepared()?;
+        let run = self.run()?;
+        let (summary, wake_at) = (summary(&prepared.program, run), wake_at(&prepared.program, run));
+        self.append_nothing(summary).await?;
+        Ok(Some(Ended::Waiting { wake_at, parent }))
+    }
+
+    /// An entry without events: the row changes and the lease goes.
+    async fn append_nothing(&mut self, summary: Summary) -> Result<(), Trouble> {
+        let at = self.worker.clock.now();
+        let Some(run) = &mut self.run else { return Ok(()) };
+        run.begin(at, None);
+        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() };
+        let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new() };
+        match self.patiently(|store| store.append(batch.clone())).await {
+            Err(Error::Conflict { .. }) => Err(Trouble::Broken("somebody spoke at the last moment".into())),
+            other => Ok(other?),
+        }
+    }
+
+    /// Waits for the next thing to happen, and takes all that has happened by then.
+    async fn next_inputs(&mut self) -> Result<Vec<Event>, Trouble> {
+        let prepared = self.prepared()?;
+        let due = self.next_due(&prepared)?;
+        let first = match due {
+            Some(at) => {
+                let rest = Duration::from_millis((at - self.worker.clock.now()).max(0) as u64);
+                tokio::time::timeout(rest, self.inbox.recv()).await.ok().flatten()
+            }
+            None => self.inbox.recv().await,
+        };
+        let mut inputs = Vec::new();
+        let mut changed = false;
+        let mut next = first;
+        for _ in 0..MAX_INPUTS {
+            let Some(input) = next else { break };
+            changed |= matches!(input, Input::Changed);
+            inputs.extend(self.take(input).await?);
+            next = self.inbox.try_recv().ok();
+        }
+        if changed && self.catch_up().await? {
+            self.abort_dropped().await?;
+        }
+        inputs.extend(self.slept()?);
+        Ok(inputs)
+    }
+
+    async fn take(&mut self, input: Input) -> Result<Option<Event>, Trouble> {
+        match input {
+            Input::Answered(id, answer) => {
+                self.flying.remove(&id);
+                Ok(Some(Event::Answered { id, answer }))
+            }
+            Input::Changed => Ok(None),
+            Input::ChildWaits(id) => {
+                self.parked.insert(id);
+                Ok(None)
+            }
+            Input::ChildEnded(id) => {
+                self.parked.remove(&id);
+                self.child_answer(id).await
+            }
+        }
+    }
+
+    fn next_due(&self, prepared: &Prepared) -> Result<Option<Millis>, Trouble> {
+        let run = self.run()?;
+        let sleeps = wake_at(&prepared.program, run);
+        let deadline = next_deadline(&prepared.program, run);
+        Ok(sleeps.into_iter().chain(deadline).min())
+    }
+
+    /// Sleeps that are over and questions whose deadline has passed.
+    fn slept(&self) -> Result<Vec<Event>, Trouble> {
+        let now = self.worker.clock.now();
+        let run = self.run()?;
+        let over = |owed: &Owed| match &*owed.command {
+            Command::Sleep { until, .. } => *until <= now,
+            Command::AskPerson(question) => question.deadline.is_some_and(|at| at <= now),
+            Command::CallModel { .. } | Command::CallTool { .. } | Command::Await(_) | Command::StartRun(_) => false,
+        };
+        let slept = || Box::new(Answer { body: Body::Slept, usage: Usage::default(), ms: 0 });
+        let due = run.owed.iter().filter(|(_, owed)| !run.paused && over(owed));
+        Ok(due.map(|(id, _)| Event::Answered { id: *id, answer: slept() }).collect())
+    }
+
+    /// After a load: everything that is owed is performed (again).
+    async fn perform_all(&mut self) -> Result<(), Trouble> {
+        let ids: Vec<CommandId> = self.run()?.in_flight().map(|(id, _)| id).collect();
+        self.perform(&ids).await
+    }
+
+    async fn perform(&mut self, ids: &[CommandId]) -> Result<(), Trouble> {
+        for id in ids {
+            if !self.flying.contains_key(id) {
+                self.perform_one(*id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn perform_one(&mut self, id: CommandId) -> Result<(), Trouble> {
+        let prepared = self.prepared()?;
+        let run = self.run()?;
+        let Some(owed) = run.owed.get(&id) else { return Ok(()) };
+        let work = match &*owed.command {
+            Command::CallModel { .. } => match request(&prepared.program, run, id) {
+                Some(request) => JobWork::Model(request),
+                None => return Err(Trouble::Broken(format!("command {id} has no request"))),
+            },
+            Command::CallTool { tool, arguments, effect, use_id } => JobWork::Tool {
+                tool: tool.clone(),
+                arguments: arguments.clone(),
+                effect: *effect,
+                by_agent: use_id.is_some(),
+                artifacts: latest(run),
+            },
+            Command::StartRun(start) => {
+                let opened = child(run, id, start);
+                return self.start_child(id, opened).await;
+            }
+            Command::Sleep { .. } | Command::AskPerson(_) | Command::Await(_) => return Ok(()),
+        };
+        let job = Job { run: self.id, node: owed.node, key: run.key(id), mode: run.opened.mode.clone(), work };
+        let (worker, outbox) = (self.worker.clone(), self.outbox.clone());
+        let task = tokio::spawn(async move {
+            let answer = worker.performer.perform(&prepared, job).await;
+            let _ = outbox.send(Input::Answered(id, Box::new(answer))).await;
+        });
+        self.flying.insert(id, task.abort_handle());
+        Ok(())
+    }
+
+    async fn start_child(&mut self, id: CommandId, opened: Opened) -> Result<(), Trouble> {
+        let (worker, outbox) = (self.worker.clone(), self.outbox.clone());
+        let task = tokio::spawn(async move {
+            let input = match worker.start_child(opened).await {
+                // Already ended, or its end will be told.
+                Ok(()) => Input::ChildEnded(id),
+                Err(error) => {
+                    let body = Body::Failed(Failure::new(ErrorKind::Internal, error.to_string()));
+                    Input::Answered(id, Box::new(Answer { body, usage: Usage::default(), ms: 0 }))
+                }
+            };
+            let _ = outbox.send(input).await;
+        });
+        self.flying.insert(id, task.abort_handle());
+        Ok(())
+    }
+
+    /// The answer that a child run is, if it has ended.
+    async fn child_answer(&mut self, id: CommandId) -> Result<Option<Event>, Trouble> {
+        let run = self.run()?;
+        let Some(Command::StartRun(start)) = run.owed.get(&id).map(|o| &*o.command) else { return Ok(None) };
+        let row = self.worker.row(start.run).await?;
+        if !row.summary.status.is_final() {
+            if row.summary.status == RunStatus::Waiting && row.owner.is_none() {
+                self.parked.insert(id);
+            }
+            return Ok(None);
+        }
+        let entries = self.worker.store.load(start.run, 0).await?;
+        let child = Run::fold(&entries)?;
+        let Some(closed) = child.closed else { return Ok(None) };
+        let output = closed.output.unwrap_or_else(Stored::null);
+        let body = Body::Ended { status: closed.status, output, error: closed.error };
+        let ms = child.ended_at.unwrap_or(child.at).saturating_sub(child.started_at).max(0) as u64;
+        self.flying.remove(&id);
+        Ok(Some(Event::Answered { id, answer: Box::new(Answer { body, usage: child.usage, ms }) }))
+    }
+
+    /// What the run has given up is stopped; a child run is cancelled.
+    async fn abort_dropped(&mut self) -> Result<(), Trouble> {
+        let run = self.run()?;
+        let gone: Vec<CommandId> = run.dropped.keys().filter(|id| self.flying.contains_key(id)).copied().collect();
+        let children: Vec<RunId> = gone.iter().filter_map(|id| match &*run.dropped.get(id)?.command {
+            Command::StartRun(start) => Some(start.run),
+            Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => None,
+            Command::AskPerson(_) | Command::Await(_) => None,
+        }).collect();
+        for id in gone {
+            if let Some(handle) = self.flying.remove(&id) {
+                handle.abort();
+            }
+        }
+        for child in children {
+            let cancel = Event::Signalled { signal: Signal::Cancel, by: "its parent".into() };
+            self.worker.signal(child, vec![cancel]).await?;
+            self.worker.take_up(child).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An answer to something nobody waits for, or a second one to the same command, is dropped before it is appended.
+fn drop_unwanted(run: &Run, inputs: &mut Vec<Event>) {
+    let mut seen = BTreeSet::new();
+    inputs.retain(|event| match event {
+        Event::Answered { id, .. } | Event::Received { id, .. } => run.takes(*id) && seen.insert(*id),
+        Event::Opened(_) | Event::Entered { .. } | Event::Asked { .. } | Event::Branched { .. } => true,
+        Event::Left(_) | Event::Signalled { .. } | Event::Settled { .. } | Event::Closed { .. } => true,
+    });
+}
+
+fn asked_in(events: &[Event]) -> Vec<CommandId> {
+    let asked = |event: &Event| match event {
+        Event::Asked { id, command, .. } if command.is_active() => Some(*id),
+        _ => None,
+    };
+    events.iter().filter_map(asked).collect()
+}
+
+fn is_adopted(event: &Event) -> bool {
+    matches!(event, Event::Signalled { signal: Signal::Adopted, .. })
+}
+
+fn pulse(summary: &Summary) -> Pulse {
+    let usage = &summary.usage;
+    (summary.status, summary.wake_at, usage.tokens(), usage.usd_nanos, summary.awaits.clone())
+}
+
+fn latest(run: &Run) -> Vec<(String, u32, Artifact)> {
+    let newest = |(name, versions): (&String, &Vec<Artifact>)| {
+        versions.last().map(|artifact| (name.clone(), versions.len() as u32, artifact.clone()))
+    };
+    run.artifacts.iter().filter_map(newest).collect()
+}
+
+fn child(run: &Run, command: CommandId, start: &StartRun) -> Opened {
+    Opened {
+        run: start.run,
+        workflow: start.workflow.clone(),
+        plan: start.plan.clone(),
+        input: start.input.clone(),
+        trigger: serde_json::Value::Null,
+        user: run.opened.user.clone(),
+        thread: run.opened.thread.clone(),
+        parent: Some(Parent { run: run.id(), command, depth: start.depth }),
+        budget: start.budget,
+        mode: run.opened.mode.clone(),
+        manifest: String::new(),
+    }
+}

@@ -1,0 +1,394 @@
+//! The worker: which runs this process works on, when it takes them up and lets them go.
+//!
+//! Each run that is going has a task (`runner`). A run that waits for long is forgotten and costs a row; its wake-up
+//! time is in the store. Leases say who works on what; a process that died is found out and its runs are taken over.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use relais_engine::*;
+use relais_store::{Change, Claim, Error, Filter, NewRun, Owner, Row, Store, Which};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
+
+use crate::clock::Clock;
+use crate::host;
+use crate::models::Models;
+use crate::perform::Performer;
+use crate::prepare::{Prepared, load_plan};
+use crate::runner::{Input, Runner};
+use crate::tools::Tools;
+
+/// A run is ours for so long unless the lease is renewed.
+pub const LEASE_MS: i64 = 10_000;
+const HEARTBEAT: Duration = Duration::from_secs(3);
+/// Foreign writes are looked for at most so often per run.
+const FOREIGN_CHECK: Duration = Duration::from_millis(100);
+/// Messages waiting for one run; senders wait when it is full.
+const MAILBOX: usize = 1_024;
+/// Plans kept ready; beyond this the cache starts anew.
+const MAX_PREPARED: usize = 512;
+/// Runs taken up in one go.
+const CLAIM_LIMIT: usize = 256;
+
+pub struct Worker {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) performer: Performer,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: Owner,
+    tools: Tools,
+    models: Arc<Models>,
+    prepared: Mutex<HashMap<(String, bool), Arc<Prepared>>>,
+    active: Mutex<HashMap<RunId, Active>>,
+    timers: Mutex<BinaryHeap<Reverse<(Millis, RunId)>>>,
+    timer_set: Notify,
+    stopping: AtomicBool,
+}
+
+/// A run that a task of this process is at work on.
+struct Active {
+    mailbox: mpsc::Sender<Input>,
+    /// Number of the last entry that the task knows of.
+    seq: Arc<AtomicU64>,
+    ended: watch::Receiver<()>,
+}
+
+/// How a run stands when this process has nothing to do for it at the moment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rest {
+    Ended(RunStatus),
+    /// For a person, a signal or an event.
+    Waiting(Vec<String>),
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Worker {
+    /// Starts the tasks that watch over leases, timers and foreign signals; they end with the runtime.
+    pub fn start(performer: Performer, tools: Tools, clock: Arc<dyn Clock>) -> Arc<Worker> {
+        let worker = Arc::new(Worker {
+            store: performer.store.clone(),
+            models: performer.models.clone(),
+            performer,
+            clock,
+            owner: host::owner(),
+            tools,
+            prepared: Mutex::default(),
+            active: Mutex::default(),
+            timers: Mutex::default(),
+            timer_set: Notify::new(),
+            stopping: AtomicBool::new(false),
+        });
+        tokio::spawn(heartbeat(Arc::downgrade(&worker)));
+        tokio::spawn(timers(worker.clone()));
+        tokio::spawn(changes(worker.clone(), worker.store.tail()));
+        worker
+    }
+
+    pub fn performer(&self) -> &Performer {
+        &self.performer
+    }
+
+    /// A new run, durable when this returns; the work on it goes on in the background.
+    pub async fn create(self: &Arc<Worker>, opened: Opened, key: Option<String>) -> Result<RunId, Error> {
+        let id = self.create_idle(opened, key, true).await?;
+        Ok(id)
+    }
+
+    /// A new run that waits to be taken up, by this process if `work`.
+    async fn create_idle(self: &Arc<Worker>, opened: Opened, key: Option<String>, work: bool) -> Result<RunId, Error> {
+        let now = self.clock.now();
+        let run = opened.run;
+        let blobs = Event::Opened(Box::new(opened.clone())).blobs();
+        let entry = Entry { seq: 1, at: now, version: FORMAT, events: vec![Event::Opened(Box::new(opened))] };
+        let Ok(state) = Run::open(&entry) else { return Err(Error::Internal("a run could not be opened".into())) };
+        let summary = pending_summary(&state);
+        let lease = work.then(|| (self.owner.clone(), now + LEASE_MS));
+        let created = self.store.create(NewRun { entry, summary, key, lease, blobs }).await?;
+        if work && created == run {
+            self.spawn(run, Some(state), Vec::new());
+        }
+        Ok(created)
+    }
+
+    /// Takes a run up, whatever it waits for, unless somebody alive works on it. Says whether it is now ours.
+    pub async fn take_up(self: &Arc<Worker>, run: RunId) -> Result<bool, Error> {
+        if locked(&self.active).contains_key(&run) {
+            return Ok(true);
+        }
+        Ok(!self.claim(Which::One(run), 1).await?.is_empty())
+    }
+
+    /// Takes up what is due or orphaned.
+    pub async fn adopt(self: &Arc<Worker>, which: Which) -> Result<Vec<RunId>, Error> {
+        self.claim(which, CLAIM_LIMIT).await
+    }
+
+    async fn claim(self: &Arc<Worker>, which: Which, limit: usize) -> Result<Vec<RunId>, Error> {
+        let now = self.clock.now();
+        let dead = host::dead(&self.store.owners().await?);
+        let claim = Claim { owner: self.owner.clone(), now, lease_until: now + LEASE_MS, dead, which, limit };
+        let runs = self.store.claim(claim).await?;
+        for run in &runs {
+            self.spawn(*run, None, Vec::new());
+        }
+        Ok(runs)
+    }
+
+    /// Puts a task to work on a run that is leased to us.
+    fn spawn(self: &Arc<Worker>, run: RunId, state: Option<Run>, inputs: Vec<Event>) {
+        let (mailbox, inbox) = mpsc::channel(MAILBOX);
+        let (ended_tx, ended) = watch::channel(());
+        let seq = Arc::new(AtomicU64::new(0));
+        let active = Active { mailbox: mailbox.clone(), seq: seq.clone(), ended };
+        if locked(&self.active).insert(run, active).is_some() {
+            return;
+        }
+        let worker = self.clone();
+        tokio::spawn(async move {
+            let runner = Runner::new(worker.clone(), run, state, mailbox, inbox, seq);
+            let ended = runner.work(inputs).await;
+            locked(&worker.active).remove(&run);
+            drop(ended_tx);
+            worker.after(run, ended).await;
+        });
+    }
+
+    /// What is left to do when a task has ended: remember when to wake it, and tell its parent.
+    async fn after(self: &Arc<Worker>, run: RunId, ended: crate::runner::Ended) {
+        use crate::runner::Ended;
+        match ended {
+            Ended::Waiting { wake_at, parent } => {
+                if let Some(at) = wake_at {
+                    self.wake_later(run, at);
+                }
+                self.tell(parent, |id| Input::ChildWaits(id)).await;
+            }
+            Ended::Closed { parent } => self.wake_parent(parent).await,
+            Ended::LetGo => {}
+            Ended::Broken(message) => self.report(run, &message),
+        }
+    }
+
+    fn report(&self, run: RunId, message: &str) {
+        let text = format!("\n[run {run} stands still: {message}]\n");
+        self.performer.say(run, text);
+    }
+
+    async fn tell(&self, parent: Option<Parent>, input: impl Fn(CommandId) -> Input) {
+        let Some(parent) = parent else { return };
+        let mailbox = locked(&self.active).get(&parent.run).map(|a| a.mailbox.clone());
+        if let Some(mailbox) = mailbox {
+            let _ = mailbox.send(input(parent.command)).await;
+        }
+    }
+
+    /// A child has ended: its parent goes on, here if nobody else has it.
+    async fn wake_parent(self: &Arc<Worker>, parent: Option<Parent>) {
+        let Some(parent) = parent else { return };
+        if locked(&self.active).contains_key(&parent.run) {
+            return self.tell(Some(parent), Input::ChildEnded).await;
+        }
+        // A parent that waited is somebody's to take; if that fails its own wake-up time finds it.
+        let _ = self.take_up(parent.run).await;
+    }
+
+    pub(crate) fn wake_later(&self, run: RunId, at: Millis) {
+        locked(&self.timers).push(Reverse((at, run)));
+        self.timer_set.notify_one();
+    }
+
+    /// Waits until a run has ended, or waits for something other than time.
+    pub async fn settle(self: &Arc<Worker>, run: RunId) -> Result<Rest, Error> {
+        let mut tail = self.store.tail();
+        loop {
+            let ended = locked(&self.active).get(&run).map(|a| a.ended.clone());
+            if let Some(mut ended) = ended {
+                // An error means that the sender is gone: the task has ended.
+                let _ = ended.changed().await;
+                continue;
+            }
+            let row = self.row(run).await?;
+            let summary = row.summary;
+            match summary.status {
+                status if status.is_final() => return Ok(Rest::Ended(status)),
+                RunStatus::Waiting if summary.wake_at.is_none() || !only_time(&summary.awaits) => {
+                    return Ok(Rest::Waiting(summary.awaits));
+                }
+                _ => self.until_something_happens(run, &mut tail).await?,
+            }
+        }
+    }
+
+    async fn until_something_happens(
+        self: &Arc<Worker>,
+        run: RunId,
+        tail: &mut broadcast::Receiver<Change>,
+    ) -> Result<(), Error> {
+        self.adopt(Which::Tree(run)).await?;
+        let _ = tokio::time::timeout(Duration::from_millis(200), tail.recv()).await;
+        Ok(())
+    }
+
+    pub async fn row(&self, run: RunId) -> Result<Row, Error> {
+        let filter = Filter { run: Some(run), limit: 1, ..Filter::default() };
+        let page = self.store.list(filter).await?;
+        page.rows.into_iter().next().ok_or_else(|| Error::NotFound(format!("run {run}")))
+    }
+
+    pub(crate) async fn prepared(&self, plan: &str, simulate: bool) -> Result<Arc<Prepared>, Failure> {
+        let key = (plan.to_owned(), simulate);
+        if let Some(prepared) = locked(&self.prepared).get(&key) {
+            return Ok(prepared.clone());
+        }
+        let loaded = load_plan(self.store.as_ref(), plan).await?;
+        let prepared = Arc::new(Prepared::new(loaded, &self.tools, &self.models, simulate).await);
+        let mut cache = locked(&self.prepared);
+        if cache.len() >= MAX_PREPARED {
+            cache.clear();
+        }
+        cache.insert(key, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Starts the child run that a command names, or finds it; its end comes back through `wake_parent`.
+    pub(crate) async fn start_child(self: &Arc<Worker>, opened: Opened) -> Result<(), Error> {
+        let run = opened.run;
+        self.create_idle(opened, None, true).await?;
+        let row = self.row(run).await?;
+        if !row.summary.status.is_final() {
+            self.take_up(run).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends events from outside (signals, answers) behind whatever is there. The owner meets them and reads on.
+    pub async fn signal(self: &Arc<Worker>, run: RunId, events: Vec<Event>) -> Result<(), Error> {
+        for _ in 0..SIGNAL_TRIES {
+            let seq = self.row(run).await?.seq + 1;
+            let entry = Entry { seq, at: self.clock.now(), version: FORMAT, events: events.clone() };
+            let batch = relais_store::Batch { run, entry, summary: None, release: false, blobs: Vec::new() };
+            match self.store.append(batch).await {
+                Err(Error::Conflict { .. }) => {}
+                other => return other,
+            }
+        }
+        Err(Error::Busy(format!("run {run} moves on too fast to be signalled; try again")))
+    }
+
+    /// No further run is taken up; those at work go on until `idle`.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub fn active_runs(&self) -> Vec<RunId> {
+        locked(&self.active).keys().copied().collect()
+    }
+
+    /// Ends all MCP servers and other children of this process.
+    pub async fn shut_down(&self) {
+        self.stop();
+        self.tools.stop().await;
+        let prepared: Vec<Arc<Prepared>> = locked(&self.prepared).values().cloned().collect();
+        for prepared in prepared {
+            prepared.tools.stop().await;
+        }
+    }
+}
+
+/// A signal meets at most so many entries of the owner on its way in.
+const SIGNAL_TRIES: usize = 100;
+
+fn only_time(awaits: &[String]) -> bool {
+    awaits.iter().all(|a| a == "time" || a.starts_with("run:"))
+}
+
+fn pending_summary(run: &Run) -> Summary {
+    Summary {
+        run: run.id(),
+        workflow: run.opened.workflow.clone(),
+        plan: run.opened.plan.clone(),
+        user: run.opened.user.clone(),
+        thread: run.opened.thread.clone(),
+        parent: run.opened.parent.as_ref().map(|p| p.run),
+        status: RunStatus::Pending,
+        started_at: run.started_at,
+        ended_at: None,
+        wake_at: None,
+        awaits: Vec::new(),
+        usage: Usage::default(),
+        error: None,
+    }
+}
+
+async fn heartbeat(worker: std::sync::Weak<Worker>) {
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        let Some(worker) = worker.upgrade() else { return };
+        if !locked(&worker.active).is_empty() {
+            let until = worker.clock.now() + LEASE_MS;
+            let _ = worker.store.renew(worker.owner.clone(), until).await;
+        }
+    }
+}
+
+/// Wakes the runs that this process let go to sleep.
+async fn timers(worker: Arc<Worker>) {
+    loop {
+        let next = locked(&worker.timers).peek().map(|Reverse((at, _))| *at);
+        let now = worker.clock.now();
+        match next {
+            Some(at) if at <= now => {
+                let due = locked(&worker.timers).pop();
+                if let Some(Reverse((_, run))) = due {
+                    let _ = worker.take_up(run).await;
+                }
+            }
+            Some(at) => {
+                let sleep = Duration::from_millis((at - now) as u64);
+                let _ = tokio::time::timeout(sleep, worker.timer_set.notified()).await;
+            }
+            None => worker.timer_set.notified().await,
+        }
+    }
+}
+
+/// Tells runs at work of entries that somebody else appended.
+async fn changes(worker: Arc<Worker>, mut tail: broadcast::Receiver<Change>) {
+    let mut last_foreign = None;
+    loop {
+        match tail.recv().await {
+            Ok(change) if change.is_foreign() => {
+                let recent = last_foreign.is_some_and(|at: tokio::time::Instant| at.elapsed() < FOREIGN_CHECK);
+                if recent {
+                    tokio::time::sleep(FOREIGN_CHECK).await;
+                }
+                last_foreign = Some(tokio::time::Instant::now());
+                worker.nudge(None);
+            }
+            Ok(change) => worker.nudge(Some(change)),
+            Err(broadcast::error::RecvError::Lagged(_)) => worker.nudge(None),
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+impl Worker {
+    fn nudge(&self, change: Option<Change>) {
+        let active = locked(&self.active);
+        let news = |a: &Active, change: &Change| change.seq > a.seq.load(Ordering::Acquire);
+        match change {
+            Some(change) => {
+                if let Some(active) = active.get(&change.run).filter(|a| news(a, &change)) {
+                    // A full mailbox wakes the run anyway.
+                    let _ = active.mailbox.try_send(Input::Changed);
+                }
+            }
+            None => active.values().for_each(|a| drop(a.mailbox.try_send(Input::Changed))),
+        }
+    }
+}
