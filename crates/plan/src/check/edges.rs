@@ -154,19 +154,26 @@ impl Place {
     }
 }
 
+/// Why a value of this form cannot go there, in the plainest terms that can be had.
 fn mismatch(shape: Shape<'_>, schema: &Value) -> Option<String> {
-    if let Shape::Json(source) = shape {
-        if has_reference(schema) || has_reference(source) {
-            return None;
-        }
-        return match Schema::new(schema.clone()).covers(&Schema::new(source.clone())) {
-            Fit::No(witness) => Some(witness),
-            Fit::Yes | Fit::Unknown => None,
-        };
+    if let Some((given, wanted)) = shape.types().zip(shape::types(schema))
+        && !given.iter().any(|given| wanted.iter().any(|wanted| is_a(given, wanted)))
+    {
+        return Some(format!("it is {}, and wanted is {}", shape::in_words(&given), shape::in_words(&wanted)));
     }
-    let (given, wanted) = (shape.types()?, shape::types(schema)?);
-    let apart = !given.iter().any(|given| wanted.contains(given));
-    apart.then(|| format!("it is {}, and wanted is {}", shape::in_words(&given), shape::in_words(&wanted)))
+    let Shape::Json(source) = shape else { return None };
+    if has_reference(schema) || has_reference(source) {
+        return None;
+    }
+    match Schema::new(schema.clone()).covers(&Schema::new(source.clone())) {
+        Fit::No(witness) => Some(format!("it can be {witness}")),
+        Fit::Yes | Fit::Unknown => None,
+    }
+}
+
+/// Can a value of one type be of the other? Some numbers are integers.
+fn is_a(given: &str, wanted: &str) -> bool {
+    given == wanted || matches!((given, wanted), ("integer", "number") | ("number", "integer"))
 }
 
 /// A reference inside a part of a schema points to places outside the part.

@@ -9,8 +9,8 @@ use crate::expr::{Part, Root};
 use crate::path::{self, Segment};
 use crate::problem::nearest;
 use crate::{
-    Call, Each, Expr, FanOutput, Jump, NodeId, OnDeadline, OnError, Op, Over, Plan, Problem, Problems, Span, Task,
-    Template, Until,
+    Call, Each, Expr, FanOutput, NodeId, OnDeadline, OnError, Op, Over, Plan, Problem, Problems, Span, Task, Template,
+    Until,
 };
 
 type Reference = (Root, Vec<Segment>);
@@ -24,8 +24,17 @@ pub(super) struct Names<'p> {
     keys: &'p Keys<'p>,
     variables: BTreeSet<&'p str>,
     problems: Problems,
-    /// Problems that stand unless the graph has this path; asked all at once at the end.
-    pending: Vec<(u32, u32, Problem)>,
+    /// Asked all at once at the end.
+    pending: Vec<Pending<'p>>,
+}
+
+/// A step that cannot be read unless the graph has a path.
+struct Pending<'p> {
+    path: (u32, u32),
+    key: &'p str,
+    why: Blind,
+    span: Span,
+    view: View,
 }
 
 /// Where an expression stands.
@@ -67,10 +76,12 @@ impl<'p> Names<'p> {
     }
 
     fn settle(mut self) -> Problems {
-        let pairs: Vec<(u32, u32)> = self.pending.iter().map(|(from, to, _)| (*from, *to)).collect();
+        let pairs: Vec<(u32, u32)> = self.pending.iter().map(|pending| pending.path).collect();
         let found = self.flow.graph.reaches(&pairs);
-        let blind = self.pending.into_iter().zip(found).filter(|(_, found)| !found);
-        self.problems.extend(blind.map(|((_, _, problem), _)| problem));
+        let pending = std::mem::take(&mut self.pending);
+        for (pending, _) in pending.into_iter().zip(found).filter(|(_, found)| !found) {
+            self.problems.push(self.blind(pending.key, pending.why, pending.span, pending.view));
+        }
         self.problems
     }
 
@@ -211,7 +222,7 @@ impl<'p> Names<'p> {
         self.problems.push(Problem::error(span, format!("no step sets the variable `{name}`")).help(help));
     }
 
-    fn step(&mut self, key: &str, part: Part, span: Span, view: View) -> Option<NodeId> {
+    fn step(&mut self, key: &'p str, part: Part, span: Span, view: View) -> Option<NodeId> {
         let Some(&target) = self.keys.get(key) else {
             let help = match nearest(key, self.keys.keys().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -226,7 +237,9 @@ impl<'p> Names<'p> {
         match self.flow.sight(view, target) {
             Sight::Seen => {}
             Sight::Never(why) => self.problems.push(self.blind(key, why, span, view)),
-            Sight::IfPath(from, to, why) => self.pending.push((from, to, self.blind(key, why, span, view))),
+            Sight::IfPath(from, to, why) => {
+                self.pending.push(Pending { path: (from, to), key, why, span, view });
+            }
         }
         let keyed = self.flow.fan(target).is_some_and(|fan| fan.output == FanOutput::Keyed);
         if part == Part::Outputs && !keyed {
@@ -241,7 +254,7 @@ impl<'p> Names<'p> {
         let block = |node| self.block(node);
         let (message, help) = match why {
             Blind::Later => (
-                match reader(view) {
+                match self.reader(view) {
                     Some(node) => format!("step `{key}` cannot have run before `{}`", name(node)),
                     None => format!("step `{key}` cannot have run here"),
                 },
@@ -274,6 +287,15 @@ impl<'p> Names<'p> {
         Problem::error(span, message).help(help)
     }
 
+    /// The step that reads, as a person knows it.
+    fn reader(&self, view: View) -> Option<NodeId> {
+        let node = match view {
+            View::Start(node) | View::End(node) | View::PassStart(node) | View::PassEnd(node) => node,
+            View::PlanEnd => return None,
+        };
+        if self.plan.node(node).hidden { self.flow.block_of(node) } else { Some(node) }
+    }
+
     fn block(&self, node: NodeId) -> String {
         let node = self.plan.node(node);
         if node.hidden { "this block".to_owned() } else { format!("`{}`", node.key) }
@@ -291,7 +313,7 @@ impl<'p> Names<'p> {
     /// In a DAG `previous` is the single need.
     fn previous(&mut self, span: Span, view: View) {
         let (View::Start(mut node) | View::End(mut node)) = view else { return };
-        while self.begins_region(node) {
+        while self.flow.begins_region(node) {
             let region = self.plan.node(node).region;
             let Place::Lane(fan_node) = self.flow.place(region) else { return };
             let Some(fan) = self.flow.fan(fan_node) else { return };
@@ -307,22 +329,6 @@ impl<'p> Names<'p> {
             }
             node = fan_node;
         }
-    }
-
-    /// No other step of the region comes before this one.
-    fn begins_region(&self, node: NodeId) -> bool {
-        let mut node = node;
-        while let Some(choose) = self.plan.node(node).inside {
-            let Op::Choose { arms, other } = &self.plan.node(choose).op else { return false };
-            let leads = |jump: &Jump| jump.to == Some(node);
-            if !arms.iter().any(|arm| leads(&arm.jump)) && !other.as_ref().is_some_and(leads) {
-                return false;
-            }
-            node = choose;
-        }
-        let region = self.plan.node(node).region;
-        let holder = self.flow.place(region).holder();
-        holder.is_some_and(|holder| super::flow::openings(self.plan.node(holder)).contains(&node))
     }
 
     /// Do the fields exist below a value whose form is known?
@@ -369,28 +375,36 @@ pub(super) fn known_shape<'p>(flow: &Flow<'p>, keys: &Keys<'p>, expr: &'p Expr, 
 }
 
 fn root_shape<'p>(flow: &Flow<'p>, keys: &Keys<'p>, root: &Root, target: Option<NodeId>, view: View) -> Shape<'p> {
-    if *root != Root::Item {
-        return shape::of_root(flow, root, target);
+    match root {
+        Root::Item => item_shape(flow, keys, view),
+        Root::Previous => match view {
+            View::Start(node) => previous_shape(flow, node),
+            View::End(_) | View::PassStart(_) | View::PassEnd(_) | View::PlanEnd => Shape::Any,
+        },
+        _ => shape::of_root(flow, root, target),
     }
+}
+
+/// An element of what the nearest for_each goes over.
+fn item_shape<'p>(flow: &Flow<'p>, keys: &Keys<'p>, view: View) -> Shape<'p> {
     let items = flow.scopes(view).find_map(|(_, place)| match place {
         Place::Loop(node) => flow.items(node).map(|items| (node, items)),
         Place::Body | Place::Exit(_) | Place::Undo(_) | Place::Lane(_) => None,
     });
-    // The loop's own list may be an item of the loop around it: one level further out each time.
+    // The list may itself be an item of the loop around: each look goes one loop further out.
     let list = items.and_then(|(node, items)| known_shape(flow, keys, items, View::Start(node)));
     list.and_then(|list| list.down(flow.plan, &Segment::Index(0)).ok()).unwrap_or(Shape::Any)
+}
+
+/// Known where exactly one step comes before, and always completes.
+fn previous_shape<'p>(flow: &Flow<'p>, node: NodeId) -> Shape<'p> {
+    let before = flow.sole_predecessor(node).filter(|&before| !may_be_null(flow.plan, before));
+    before.map_or(Shape::Any, |before| shape::of_output(flow.plan, flow.plan.node(before)))
 }
 
 fn may_be_null(plan: &Plan, id: NodeId) -> bool {
     let node = plan.node(id);
     node.when.is_some() || node.inside.is_some() || node.on_error != OnError::Fail
-}
-
-fn reader(view: View) -> Option<NodeId> {
-    match view {
-        View::Start(node) | View::End(node) | View::PassStart(node) | View::PassEnd(node) => Some(node),
-        View::PlanEnd => None,
-    }
 }
 
 fn comparison(source: &str, types: &[&str]) -> String {
