@@ -13,7 +13,7 @@ mod vocabulary;
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -87,7 +87,8 @@ struct Compiled {
 pub struct Expr {
     source: String,
     span: Span,
-    compiled: OnceLock<Result<Compiled, Flaw>>,
+    /// Shared, so that plans stay small and clones cheap.
+    compiled: OnceLock<Arc<Result<Compiled, Flaw>>>,
 }
 
 impl Expr {
@@ -146,7 +147,7 @@ impl Expr {
     }
 
     fn compiled(&self) -> Result<&Compiled, &Flaw> {
-        self.compiled.get_or_init(|| compile(&self.source)).as_ref()
+        self.compiled.get_or_init(|| Arc::new(compile(&self.source))).as_ref().as_ref()
     }
 
     /// The error with the expression it comes from. A value to load passes through untouched.

@@ -5,7 +5,7 @@
 
 mod sample;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::canonical::{CanonicalSchema, Containment, Satisfiability};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -55,7 +55,7 @@ const JSON_SCHEMA_WORDS: [&str; 6] = ["$schema", "$ref", "properties", "anyOf", 
 #[derive(Clone)]
 pub struct Schema {
     json: Value,
-    compiled: OnceLock<Result<Validator, String>>,
+    compiled: OnceLock<Arc<Result<Validator, String>>>,
 }
 
 /// One thing that does not fit.
@@ -157,7 +157,8 @@ impl Schema {
     }
 
     fn validator(&self) -> Result<&Validator, &String> {
-        self.compiled.get_or_init(|| self.compilable().map_err(|(_, message)| message)).as_ref()
+        let compile = || Arc::new(self.compilable().map_err(|(_, message)| message));
+        self.compiled.get_or_init(compile).as_ref().as_ref()
     }
 
     /// The compiled schema, or where and why it is not one.

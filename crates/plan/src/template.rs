@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use minijinja::machinery::ast;
 use minijinja::syntax::SyntaxConfig;
@@ -168,7 +168,7 @@ fn walk(
 pub struct Text {
     source: String,
     span: Span,
-    compiled: OnceLock<Result<Compiled, Flaw>>,
+    compiled: OnceLock<Arc<Result<Compiled, Flaw>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -217,7 +217,7 @@ impl Text {
     }
 
     fn compiled(&self) -> Result<&Compiled, &Flaw> {
-        self.compiled.get_or_init(|| compile(&self.source)).as_ref()
+        self.compiled.get_or_init(|| Arc::new(compile(&self.source))).as_ref().as_ref()
     }
 
     fn render(&self, names: &dyn Names) -> Result<String, EvalError> {

@@ -30,6 +30,9 @@ pub struct Scope<'n> {
 
 type Evaluated<'n> = Result<Cow<'n, Value>, EvalError>;
 
+/// Those by place and those by name.
+type Arguments<'n> = (Vec<Value>, Vec<(&'n str, Value)>);
+
 impl<'n> Scope<'n> {
     pub fn new(names: &'n dyn Names) -> Scope<'n> {
         Scope { names, locals: Vec::new(), fuel: FUEL }
@@ -228,7 +231,7 @@ impl<'n> Scope<'n> {
         Ok(Cow::Owned(result))
     }
 
-    fn arguments(&mut self, args: &'n [Argument]) -> Result<(Vec<Value>, Vec<(&'n str, Value)>), EvalError> {
+    fn arguments(&mut self, args: &'n [Argument]) -> Result<Arguments<'n>, EvalError> {
         let (mut positional, mut named) = (Vec::new(), Vec::new());
         for arg in args {
             let value = self.eval_owned(&arg.value)?;
@@ -247,7 +250,7 @@ impl<'n> Scope<'n> {
             None => false,
         };
         match self.eval(input) {
-            Ok(value) if !value.is_null() && !(empty_too && !truth(&value)) => return Ok(value),
+            Ok(value) if !value.is_null() && (!empty_too || truth(&value)) => return Ok(value),
             Ok(_) | Err(EvalError::Reference(_)) => {}
             Err(error @ (EvalError::Load(_) | EvalError::Type(_))) => return Err(error),
         }
