@@ -105,12 +105,12 @@ impl<'p> Flow<'p> {
         self.places[region as usize]
     }
 
-    pub fn depth(&self, region: RegionId) -> u32 {
+    fn depth(&self, region: RegionId) -> u32 {
         self.depths[region as usize]
     }
 
     /// The vertex of a lane.
-    pub fn lane_vertex(&self, region: RegionId) -> u32 {
+    fn lane_vertex(&self, region: RegionId) -> u32 {
         self.plan.nodes.len() as u32 + region
     }
 
@@ -154,7 +154,7 @@ impl<'p> Flow<'p> {
         match self.predecessors[node as usize] {
             Predecessor::One(before) if !self.is_entry(node) => Some(before),
             Predecessor::None => {
-                let lane = self.lane_of(node).filter(|lane| lane.entry == Some(node))?;
+                let lane = self.lane_of(node).filter(|lane| lane.entry == Some(node) && !lane.always)?;
                 let Place::Lane(fan) = self.place(lane.region) else { return None };
                 let [need] = lane.after.as_slice() else { return None };
                 let entry = self.fan(fan)?.lanes.get(*need as usize)?.entry?;

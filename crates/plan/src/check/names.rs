@@ -24,6 +24,8 @@ pub(super) struct Names<'p> {
     keys: &'p Keys<'p>,
     variables: BTreeSet<&'p str>,
     problems: Problems,
+    /// Nearest names that may still be looked for.
+    searches: usize,
     /// Asked all at once at the end.
     pending: Vec<Pending<'p>>,
 }
@@ -56,11 +58,14 @@ enum Want {
 
 /// More names than this in one message help nobody.
 const SHOWN_NAMES: usize = 8;
+/// A search for the nearest name looks at every name; a file in which nothing fits must not cost the square of its
+/// size.
+const MAX_SEARCHES: usize = 100;
 
 impl<'p> Names<'p> {
     pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Names<'p> {
         let variables = plan.nodes.iter().flat_map(|n| n.assign.iter().map(|(name, _)| name.as_str())).collect();
-        Names { plan, flow, keys, variables, problems: Vec::new(), pending: Vec::new() }
+        Names { plan, flow, keys, variables, problems: Vec::new(), searches: MAX_SEARCHES, pending: Vec::new() }
     }
 
     pub fn check(mut self) -> Problems {
@@ -214,7 +219,9 @@ impl<'p> Names<'p> {
         if self.variables.contains(name.as_str()) {
             return;
         }
-        let help = match nearest(name, self.variables.iter().copied()) {
+        self.searches = self.searches.saturating_sub(1);
+        let near = nearest(name, self.variables.iter().copied().filter(|_| self.searches > 0));
+        let help = match near {
             Some(near) => format!("did you mean `vars.{near}`?"),
             None if self.variables.is_empty() => format!("write it first: `set: {{ {name}: … }}`"),
             None => format!("variables that are set: {}", listed(self.variables.iter().copied())),
@@ -224,14 +231,7 @@ impl<'p> Names<'p> {
 
     fn step(&mut self, key: &'p str, part: Part, span: Span, view: View) -> Option<NodeId> {
         let Some(&target) = self.keys.get(key) else {
-            let help = match nearest(key, self.keys.keys().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!(
-                    "steps are: {}",
-                    listed(self.plan.nodes.iter().filter(|n| !n.hidden).map(|n| n.key.as_str()))
-                ),
-            };
-            self.problems.push(Problem::error(span, format!("no step is called `{key}`")).help(help));
+            self.unknown_step(key, span);
             return None;
         };
         match self.flow.sight(view, target) {
@@ -247,6 +247,16 @@ impl<'p> Names<'p> {
             self.problems.push(Problem::error(span, message).help(format!("use `steps.{key}.output`")));
         }
         Some(target)
+    }
+
+    fn unknown_step(&mut self, key: &str, span: Span) {
+        self.searches = self.searches.saturating_sub(1);
+        let names = || self.plan.nodes.iter().filter(|node| !node.hidden).map(|node| node.key.as_str());
+        let help = match nearest(key, names().filter(|_| self.searches > 0)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("steps are: {}", listed(names())),
+        };
+        self.problems.push(Problem::error(span, format!("no step is called `{key}`")).help(help));
     }
 
     fn blind(&self, key: &str, why: Blind, span: Span, view: View) -> Problem {

@@ -560,8 +560,17 @@ fn unknown_world() {
     assert_eq!(check(&plan, &Unknown), Vec::new());
 }
 
-/// Twice the steps must not be four times the work. Counted in steps of the largest plan that a test can afford, with
-/// every step reading the first, the one before and a far one.
+/// Looking for near names must not cost the square of the file.
+#[test]
+fn many_unknown_names() {
+    let all: Vec<Value> = (0..2_000).map(|n| reads(&format!("s{n}"), &format!("nowhere_{n}"))).collect();
+    let (plan, _) = built(&json!({"steps": all}));
+    let problems = check(&plan, &Known);
+    assert_eq!(problems.len(), 2_000);
+    assert!(problems.iter().all(|problem| problem.help.is_some()));
+}
+
+/// Every step reads the first, the one before and a far one: more sources than one pass over the graph carries.
 #[test]
 fn ten_thousand_steps() {
     let reads = |n: usize| {
