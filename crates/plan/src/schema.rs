@@ -128,7 +128,8 @@ impl Schema {
     pub fn explain(&self, what: &str, violations: &[Violation], value: &Value) -> String {
         let mut text = format!("Schema validation failed for {what}:\n");
         for violation in violations {
-            text.push_str(&format!("  - Path '{}': {}\n", violation.path, violation.message));
+            let path = if violation.path.is_empty() { "(root)" } else { &violation.path };
+            text.push_str(&format!("  - Path '{path}': {}\n", violation.message));
         }
         let received = format!("{value:#}");
         let shown: String = received.chars().take(MAX_RECEIVED_CHARS).collect();
