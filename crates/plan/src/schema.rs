@@ -5,7 +5,7 @@
 
 mod sample;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::canonical::{CanonicalSchema, Containment, Satisfiability};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -55,7 +55,7 @@ const JSON_SCHEMA_WORDS: [&str; 6] = ["$schema", "$ref", "properties", "anyOf", 
 #[derive(Clone)]
 pub struct Schema {
     json: Value,
-    compiled: OnceLock<Result<Validator, String>>,
+    compiled: OnceLock<Arc<Result<Validator, String>>>,
 }
 
 /// One thing that does not fit.
@@ -128,7 +128,8 @@ impl Schema {
     pub fn explain(&self, what: &str, violations: &[Violation], value: &Value) -> String {
         let mut text = format!("Schema validation failed for {what}:\n");
         for violation in violations {
-            text.push_str(&format!("  - Path '{}': {}\n", violation.path, violation.message));
+            let path = if violation.path.is_empty() { "(root)" } else { &violation.path };
+            text.push_str(&format!("  - Path '{path}': {}\n", violation.message));
         }
         let received = format!("{value:#}");
         let shown: String = received.chars().take(MAX_RECEIVED_CHARS).collect();
@@ -157,7 +158,8 @@ impl Schema {
     }
 
     fn validator(&self) -> Result<&Validator, &String> {
-        self.compiled.get_or_init(|| self.compilable().map_err(|(_, message)| message)).as_ref()
+        let compile = || Arc::new(self.compilable().map_err(|(_, message)| message));
+        self.compiled.get_or_init(compile).as_ref().as_ref()
     }
 
     /// The compiled schema, or where and why it is not one.

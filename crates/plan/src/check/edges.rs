@@ -1,5 +1,7 @@
 //! Types along edges: what a step is given, against what an agent, tool or child workflow takes.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::catalog::Tools;
@@ -14,6 +16,9 @@ pub(super) struct Edges<'p> {
     plan: &'p Plan,
     flow: &'p Flow<'p>,
     keys: &'p Keys<'p>,
+    /// Why a value of one schema does not go where another is wanted, by their addresses: many steps share few
+    /// schemas, and comparing two is the dearest thing here.
+    compared: HashMap<(usize, usize), Option<String>>,
     problems: Problems,
 }
 
@@ -31,7 +36,7 @@ const REMARKS: &[&str] = &["type", "title", "description", "default", "examples"
 
 impl<'p> Edges<'p> {
     pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Edges<'p> {
-        Edges { plan, flow, keys, problems: Vec::new() }
+        Edges { plan, flow, keys, compared: HashMap::new(), problems: Vec::new() }
     }
 
     pub fn check(mut self, tools: &Tools<'_>) -> Problems {
@@ -73,7 +78,7 @@ impl<'p> Edges<'p> {
                 let known = known_shape(self.flow, self.keys, expr, place.view);
                 let Some(shape) = known else { return };
                 let source = expr.source().trim();
-                if let Some(why) = mismatch(shape, schema) {
+                if let Some(why) = self.mismatch(shape, schema) {
                     let message = format!("`{source}` does not fit {}: {why}", place.name());
                     self.problems.push(Problem::error(expr.span(), message));
                 }
@@ -139,6 +144,18 @@ impl<'p> Edges<'p> {
         }
     }
 
+    /// Why a value of this form cannot go there, in the plainest terms that can be had.
+    fn mismatch(&mut self, shape: Shape<'p>, schema: &Value) -> Option<String> {
+        if let Some((given, wanted)) = shape.types().zip(shape::types(schema))
+            && !given.iter().any(|given| wanted.iter().any(|wanted| is_a(given, wanted)))
+        {
+            return Some(format!("it is {}, and wanted is {}", shape::in_words(&given), shape::in_words(&wanted)));
+        }
+        let Shape::Json(source) = shape else { return None };
+        let addresses = (std::ptr::from_ref(schema).addr(), std::ptr::from_ref(source).addr());
+        self.compared.entry(addresses).or_insert_with(|| witness(schema, source)).clone()
+    }
+
     /// Text, lists and maps are of a type whatever is put into them.
     fn kind(&mut self, given: &str, schema: &Value, place: &Place) {
         let Some(types) = shape::types(schema).filter(|types| !types.contains(&given)) else { return };
@@ -154,19 +171,20 @@ impl Place {
     }
 }
 
-fn mismatch(shape: Shape<'_>, schema: &Value) -> Option<String> {
-    if let Shape::Json(source) = shape {
-        if has_reference(schema) || has_reference(source) {
-            return None;
-        }
-        return match Schema::new(schema.clone()).covers(&Schema::new(source.clone())) {
-            Fit::No(witness) => Some(witness),
-            Fit::Yes | Fit::Unknown => None,
-        };
+/// An example of what one schema allows and the other does not.
+fn witness(wanted: &Value, given: &Value) -> Option<String> {
+    if has_reference(wanted) || has_reference(given) {
+        return None;
     }
-    let (given, wanted) = (shape.types()?, shape::types(schema)?);
-    let apart = !given.iter().any(|given| wanted.contains(given));
-    apart.then(|| format!("it is {}, and wanted is {}", shape::in_words(&given), shape::in_words(&wanted)))
+    match Schema::new(wanted.clone()).covers(&Schema::new(given.clone())) {
+        Fit::No(witness) => Some(format!("it can be {witness}")),
+        Fit::Yes | Fit::Unknown => None,
+    }
+}
+
+/// Can a value of one type be of the other? Some numbers are integers.
+fn is_a(given: &str, wanted: &str) -> bool {
+    given == wanted || matches!((given, wanted), ("integer", "number") | ("number", "integer"))
 }
 
 /// A reference inside a part of a schema points to places outside the part.

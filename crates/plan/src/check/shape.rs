@@ -59,7 +59,8 @@ fn of_part<'p>(flow: &Flow<'p>, node: NodeId, part: Part) -> Shape<'p> {
     }
 }
 
-fn of_output<'p>(plan: &'p Plan, node: &'p Node) -> Shape<'p> {
+/// What is known of a node's output if it completes.
+pub(super) fn of_output<'p>(plan: &'p Plan, node: &'p Node) -> Shape<'p> {
     if matches!(node.on_error, OnError::Value(_)) {
         return Shape::Any;
     }
@@ -110,13 +111,12 @@ impl<'p> Shape<'p> {
             (Shape::Json(schema), Segment::Key(key)) => field(schema, key),
             (Shape::Json(schema), Segment::Index(_)) => element(schema),
             (Shape::Text, _) => Err(Miss::instead("a text")),
-            (Shape::Fixed(names), Segment::Key(key)) => named(names.to_vec(), key, |_| Shape::Any),
+            (Shape::Fixed(names), Segment::Key(key)) => named(names.iter().copied(), key, |_| Shape::Any),
             (Shape::Lanes(fan), Segment::Key(key)) => {
-                named(fan.lanes.iter().map(lane_name).collect(), key, |lane| of_lane(plan, fan, lane))
+                named(fan.lanes.iter().map(lane_name), key, |lane| of_lane(plan, fan, lane))
             }
             (Shape::Entries(fan), Segment::Key(key)) => {
-                let mut names: Vec<&str> = fan.lanes.iter().map(|lane| lane.key.as_str()).collect();
-                names.push("order");
+                let names = fan.lanes.iter().map(|lane| lane.key.as_str()).chain(["order"]);
                 let entry = |lane| if lane < fan.lanes.len() { Shape::Fixed(ENTRY) } else { Shape::Any };
                 named(names, key, entry)
             }
@@ -146,10 +146,14 @@ fn lane_name(lane: &crate::Lane) -> &str {
     lane.output_key.as_deref().unwrap_or(&lane.key)
 }
 
-fn named<'p>(names: Vec<&'p str>, key: &str, below: impl Fn(usize) -> Shape<'p>) -> Result<Shape<'p>, Miss<'p>> {
-    match names.iter().position(|name| *name == key) {
+fn named<'p>(
+    names: impl Iterator<Item = &'p str> + Clone,
+    key: &str,
+    below: impl Fn(usize) -> Shape<'p>,
+) -> Result<Shape<'p>, Miss<'p>> {
+    match names.clone().position(|name| name == key) {
         Some(position) => Ok(below(position)),
-        None => Err(Miss { known: names, closed: true, instead: None }),
+        None => Err(Miss { known: names.collect(), closed: true, instead: None }),
     }
 }
 
