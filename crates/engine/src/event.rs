@@ -147,6 +147,9 @@ pub struct Mode {
     /// Takes the place of every agent's models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The folder that file tools see, where it is not the run's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
 }
 
 impl Mode {

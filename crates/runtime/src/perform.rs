@@ -82,7 +82,8 @@ impl Performer {
         match work {
             JobWork::Model(request) => self.call_model(prepared, run, node, &key, &mode, request).await,
             JobWork::Tool { tool, arguments, effect, by_agent, artifacts } => {
-                let workspace = self.workspaces.join(run.to_string()).into();
+                let own = || self.workspaces.join(run.to_string());
+                let workspace = mode.workspace.as_ref().map_or_else(own, PathBuf::from).into();
                 let files = RunFiles { run, workspace, store: self.store.clone(), artifacts };
                 let call = Calling { tool: &tool, arguments: &arguments, effect, by_agent, key: &key };
                 self.call_tool(prepared, &mode, call, files).await

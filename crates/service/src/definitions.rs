@@ -1,0 +1,193 @@
+//! Workflow definitions: read from text, checked against the world, kept with a version for every change.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use relais_dialects::{Loaded, Loader};
+use relais_engine::{ErrorKind, Failure};
+use relais_plan::check::World;
+use relais_plan::{OnToolDrift, Plan, Problem, Problems, Source, problem};
+use relais_runtime::prepare::{plan_key, tools_of};
+use relais_runtime::tool::ToolSpec;
+use relais_runtime::tools::Manifest;
+use relais_store::{Document, DocumentKey};
+use serde_json::{Value, json};
+
+use crate::{Error, Service};
+
+/// A definition that was read; its plan may be run if there are no errors.
+pub struct Definition {
+    pub source: Source,
+    pub plan: Option<Plan>,
+    /// Every plan of the tree, the children's too.
+    pub children: Vec<Plan>,
+    pub problems: Problems,
+}
+
+/// A definition that may be run.
+pub struct Checked {
+    pub plan: Plan,
+    pub children: Vec<Plan>,
+    /// The workflow's version, counted up with each change.
+    pub version: u64,
+    pub manifest: String,
+    pub warnings: Vec<String>,
+}
+
+/// A workflow file larger than this is none.
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+impl Definition {
+    pub fn has_errors(&self) -> bool {
+        self.plan.is_none() || problem::has_errors(&self.problems)
+    }
+
+    /// All problems as a person reads them.
+    pub fn render(&self, color: bool) -> String {
+        self.source.render(&self.problems, color)
+    }
+}
+
+struct Files;
+
+impl Loader for Files {
+    fn load(&self, reference: &str, from: &str) -> Result<Source, String> {
+        let base = Path::new(from).parent().unwrap_or(Path::new("."));
+        read_file(&base.join(reference)).map_err(|e| e.to_string())
+    }
+}
+
+fn read_file(path: &Path) -> Result<Source, Error> {
+    let name = path.display().to_string();
+    let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("{name}: {error}"));
+    let facts = std::fs::metadata(path).map_err(|e| wrong(&e))?;
+    if facts.is_dir() {
+        return Err(wrong(&"is a folder, not a workflow file"));
+    }
+    if facts.len() > MAX_FILE_BYTES {
+        return Err(wrong(&format!("is larger than {MAX_FILE_BYTES} bytes")));
+    }
+    let bytes = std::fs::read(path).map_err(|e| wrong(&e))?;
+    let text = String::from_utf8(bytes).map_err(|e| wrong(&format!("is not UTF-8 text: {e}")))?;
+    Ok(Source { name, text })
+}
+
+/// What is known outside the file. Tools of MCP servers are looked up only when somebody waits for them.
+struct Known<'a> {
+    service: &'a Service,
+    tools: Option<Vec<ToolSpec>>,
+}
+
+impl World for Known<'_> {
+    fn tools(&self) -> Option<Vec<(String, Value)>> {
+        let tools = self.tools.as_ref()?;
+        Some(tools.iter().map(|t| (t.name.clone(), t.parameters.clone())).collect())
+    }
+
+    fn price_known(&self, model: &str) -> bool {
+        let model = if model.is_empty() { self.service.config.settings.default_model.as_deref() } else { Some(model) };
+        model.is_some_and(|m| self.service.models.price_known(m))
+    }
+}
+
+impl Service {
+    /// Reads a workflow file and finds everything wrong with it. MCP servers are not asked.
+    pub fn read(&self, path: &Path) -> Result<Definition, Error> {
+        Ok(self.check_text(read_file(path)?))
+    }
+
+    pub fn check_text(&self, source: Source) -> Definition {
+        let Loaded { plan, mut problems, children } = relais_dialects::read(&source, &Files);
+        if let Some(plan) = &plan {
+            let world = Known { service: self, tools: Some(self.tools.own_specs()) };
+            problems.extend(relais_plan::check::check(plan, &world));
+        }
+        problems.sort_by_key(|p| (p.span, p.message.clone()));
+        problems.dedup();
+        Definition { source, plan, children, problems }
+    }
+
+    /// Makes sure that a definition can run now, and keeps it under its version.
+    pub async fn publish(&self, definition: Definition, simulate: bool, model: Option<&str>) -> Result<Checked, Error> {
+        let file = PathBuf::from(&definition.source.name);
+        let warnings = definition.problems.iter().map(|p: &Problem| p.message.clone()).collect();
+        let Some(plan) = definition.plan else { return Err(Error::Invalid("the file has errors".into())) };
+        if !simulate {
+            self.check_models(&plan, model)?;
+        }
+        let tools = if simulate { Vec::new() } else { self.check_tools(&plan).await? };
+        for plan in definition.children.iter().chain([&plan]) {
+            self.keep_plan(plan).await?;
+        }
+        let manifest = Manifest::new(relais_plan::time::format_instant(self.clock.now())[..10].to_owned(), &tools);
+        let mut checked = Checked { plan, children: definition.children, version: 1, manifest: manifest.hash.clone(), warnings };
+        self.keep_version(&mut checked, &file, &manifest, simulate).await?;
+        Ok(checked)
+    }
+
+    /// Every model that a step may call has a provider and a key.
+    fn check_models(&self, plan: &Plan, model: Option<&str>) -> Result<(), Error> {
+        let mut seen = BTreeMap::new();
+        for (name, agent) in &plan.agents {
+            let models = match (model, agent.models.as_slice()) {
+                (Some(model), _) => vec![model.to_owned()],
+                (None, []) => vec![String::new()],
+                (None, models) => models.to_vec(),
+            };
+            let tried = models.iter().map(|m| self.models.resolve(m).map(drop));
+            if let Some(Err(failure)) = tried.reduce(Result::or) {
+                seen.entry(failure.message).or_insert_with(|| name.clone());
+            }
+        }
+        if seen.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<String> = seen.iter().map(|(message, agent)| format!("agent `{agent}`: {message}")).collect();
+        Err(Error::Invalid(lines.join("\n")))
+    }
+
+    async fn check_tools(&self, plan: &Plan) -> Result<Vec<ToolSpec>, Error> {
+        let tools = self.tools.with_servers(&plan.servers);
+        let found = tools.select(&tools_of(plan)).await;
+        tools.stop().await;
+        Ok(found?)
+    }
+
+    async fn keep_plan(&self, plan: &Plan) -> Result<(), Error> {
+        let key = plan_key(&plan.hash());
+        if self.store.get_document(key.clone(), None).await?.is_some() {
+            return Ok(());
+        }
+        let body = serde_json::to_value(plan).map_err(|e| Error::Unusable(e.to_string()))?;
+        Ok(self.store.put_document(Document { key, version: 1, at: self.clock.now(), body }).await?)
+    }
+
+    /// A new version for every change; the tools as they were then are kept with it.
+    async fn keep_version(&self, checked: &mut Checked, file: &Path, manifest: &Manifest, simulate: bool) -> Result<(), Error> {
+        let plan = &checked.plan;
+        let key = DocumentKey { kind: "workflow".into(), owner: self.config.user.clone(), name: plan.name.clone() };
+        let hash = plan.hash();
+        let latest = self.store.get_document(key.clone(), None).await?;
+        if let Some(known) = latest.as_ref().filter(|d| d.body["plan"] == hash.as_str()) {
+            checked.version = known.version;
+            let then = known.body["manifest"]["hash"].as_str().unwrap_or_default();
+            if simulate || then.is_empty() || then == manifest.hash {
+                return Ok(());
+            }
+            let text = format!("the tools of `{}` have changed since version {} was made", plan.name, known.version);
+            if plan.on_tool_drift == OnToolDrift::Fail {
+                return Err(Failure::new(ErrorKind::Config, text).into());
+            }
+            checked.warnings.push(text);
+            return Ok(());
+        }
+        checked.version = latest.map_or(0, |d| d.version) + 1;
+        let debug = std::env::var("DEBUG_WORKFLOWS").is_ok_and(|v| v == "true");
+        let mut tools = json!({ "version": manifest.version, "hash": if simulate { "" } else { &manifest.hash } });
+        if debug {
+            tools["tools"] = json!(manifest.tools);
+        }
+        let body = json!({ "plan": hash, "file": file.display().to_string(), "dialect": "native", "manifest": tools });
+        Ok(self.store.put_document(Document { key, version: checked.version, at: self.clock.now(), body }).await?)
+    }
+}

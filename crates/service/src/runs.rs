@@ -1,0 +1,343 @@
+//! Runs: started, looked at, signalled, gone back in.
+
+use std::sync::Arc;
+
+use relais_engine::rewind;
+use relais_engine::*;
+use relais_plan::Budget;
+use relais_runtime::Rest;
+use relais_runtime::prepare::load_plan;
+use relais_store::{Filter, Page, Row, Which};
+use serde_json::{Map, Value};
+
+use crate::trace::Trace;
+use crate::{Checked, Error, Service};
+
+/// How a run is to be started.
+#[derive(Debug, Clone, Default)]
+pub struct Start {
+    pub input: Value,
+    pub mode: Mode,
+    pub thread: String,
+    /// A second start with the same key answers the first run.
+    pub key: Option<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ResumeWith {
+    pub budget: Budget,
+    pub redo: bool,
+    pub assume: Option<Value>,
+}
+
+/// What a fork changes.
+#[derive(Default)]
+pub struct Fork {
+    pub from: String,
+    pub input: Option<Map<String, Value>>,
+    pub model: Option<String>,
+    pub definition: Option<Checked>,
+    pub redo: bool,
+}
+
+/// Something that a run waits for and a person can give.
+#[derive(Debug, Clone)]
+pub struct Waits {
+    pub command: CommandId,
+    pub step: String,
+    pub question: Question,
+}
+
+/// Prefixes of run ids shorter than this are refused: they would soon fit several.
+const SHORTEST_PREFIX: usize = 4;
+
+impl Service {
+    /// A new run; durable when this returns, going on in the background.
+    pub async fn start(&self, checked: &Checked, start: Start) -> Result<RunId, Error> {
+        let plan = &checked.plan;
+        let input = if start.input.is_null() { Value::Object(Map::new()) } else { start.input };
+        if let Some(schema) = &plan.input_schema {
+            let explain = |violations: Vec<relais_plan::schema::Violation>| {
+                Error::Invalid(schema.explain("the workflow input", &violations, &input))
+            };
+            schema.check(&input).map_err(explain)?;
+        }
+        let (input, blob) = Stored::new(input, plan.limits.inline_bytes);
+        if let Some((_, bytes)) = blob {
+            self.store.put_blob(bytes).await?;
+        }
+        let opened = Opened {
+            run: uuid::Uuid::now_v7(),
+            workflow: plan.name.clone(),
+            plan: plan.hash(),
+            input,
+            trigger: serde_json::json!({ "type": "manual" }),
+            user: self.config.user.clone(),
+            thread: start.thread,
+            parent: None,
+            budget: plan.limits.budget,
+            mode: start.mode,
+            manifest: checked.manifest.clone(),
+        };
+        Ok(self.worker().create(opened, start.key).await?)
+    }
+
+    /// Waits until the run has ended or waits for something other than time.
+    pub async fn settle(&self, run: RunId) -> Result<Rest, Error> {
+        Ok(self.worker().settle(run).await?)
+    }
+
+    pub async fn runs(&self, filter: Filter) -> Result<Page, Error> {
+        Ok(self.store.list(filter).await?)
+    }
+
+    pub async fn row(&self, run: RunId) -> Result<Row, Error> {
+        Ok(self.worker().row(run).await?)
+    }
+
+    /// A run by its id, the beginning of it, or `last`.
+    pub async fn find_run(&self, text: Option<&str>) -> Result<RunId, Error> {
+        if let Some(id) = text.and_then(|t| t.parse::<RunId>().ok()) {
+            return Ok(self.row(id).await?.summary.run);
+        }
+        let roots_only = text.is_none();
+        let page = self.runs(Filter { limit: 1_000, roots_only, ..Filter::default() }).await?;
+        let Some(prefix) = text else {
+            let newest = page.rows.first().map(|r| r.summary.run);
+            return newest.ok_or_else(|| Error::NotFound("there are no runs yet".into()));
+        };
+        let wanted = prefix.to_lowercase();
+        let fits = |row: &&Row| wanted.len() >= SHORTEST_PREFIX && {
+            let id = row.summary.run.to_string();
+            id.starts_with(&wanted) || id.ends_with(&wanted)
+        };
+        let found: Vec<RunId> = page.rows.iter().filter(fits).map(|r| r.summary.run).collect();
+        match found.as_slice() {
+            [] => Err(Error::NotFound(format!("there is no run `{prefix}`; `relais runs` lists them"))),
+            [one] => Ok(*one),
+            several => Err(Error::Invalid(format!("`{prefix}` fits {} runs; give more of the id", several.len()))),
+        }
+    }
+
+    pub async fn load(&self, run: RunId) -> Result<(Arc<Program>, Vec<Entry>, Run), Error> {
+        let entries = self.store.load(run, 0).await?;
+        if entries.is_empty() {
+            return Err(Error::NotFound(format!("there is no run {run}")));
+        }
+        let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
+        let plan = load_plan(self.store.as_ref(), &state.opened.plan).await?;
+        Ok((Arc::new(Program::new(plan)), entries, state))
+    }
+
+    pub async fn trace(&self, run: RunId) -> Result<Trace, Error> {
+        let (program, entries, _) = self.load(run).await?;
+        let mut trace = Trace::of(&program, &entries).map_err(|e| Error::Unusable(e.to_string()))?;
+        if let Some(Stored::Blob(blob)) = &trace.output {
+            let bytes = self.store.get_blob(blob.hash.clone()).await?;
+            trace.large_output = bytes.and_then(|b| serde_json::from_slice(&b).ok());
+        }
+        Ok(trace)
+    }
+
+    /// The value that a run ended with, read from where it is kept.
+    pub async fn output(&self, run: RunId) -> Result<Value, Error> {
+        let (_, _, state) = self.load(run).await?;
+        match state.closed.and_then(|c| c.output) {
+            Some(Stored::Value(value)) => Ok(value),
+            Some(Stored::Blob(blob)) => {
+                let bytes = self.store.get_blob(blob.hash.clone()).await?.unwrap_or_default();
+                serde_json::from_slice(&bytes).map_err(|e| Error::Unusable(e.to_string()))
+            }
+            None => Ok(Value::Null),
+        }
+    }
+
+    pub async fn cancel(&self, run: RunId) -> Result<(), Error> {
+        self.must_be_open(run, "cancelled").await?;
+        self.signal(run, Signal::Cancel).await
+    }
+
+    pub async fn pause(&self, run: RunId) -> Result<(), Error> {
+        self.must_be_open(run, "paused").await?;
+        self.signal(run, Signal::Pause).await
+    }
+
+    async fn must_be_open(&self, run: RunId, what: &str) -> Result<(), Error> {
+        let status = self.row(run).await?.summary.status;
+        if status.is_final() {
+            let text = format!("run {run} has ended as {} and cannot be {what}", status.word());
+            return Err(Error::Invalid(text));
+        }
+        Ok(())
+    }
+
+    /// Goes on after a pause, a failure, a cancel or a crash.
+    pub async fn resume(&self, run: RunId, with: ResumeWith) -> Result<(), Error> {
+        let (_, _, state) = self.load(run).await?;
+        let status = state.closed.as_ref().map(|c| c.status);
+        if let Some(status) = status.filter(|s| s.is_success()) {
+            return Err(Error::Invalid(format!("run {run} has ended as {}; there is nothing to resume", status.word())));
+        }
+        if let Some(what) = rewind::uncertain(&state).filter(|_| !with.redo && with.assume.is_none()) {
+            let text = "say --redo to call it again, or --assume RESULT to go on as if it had answered that";
+            return Err(Error::Invalid(format!("{what}; {text}")));
+        }
+        if status.is_none() && !state.paused {
+            // Orphaned or waiting: nothing to be said, somebody only has to take it up.
+            self.adopt_tree(run).await?;
+            return Ok(());
+        }
+        let resume = Resume { budget: with.budget, redo: with.redo, assume: with.assume };
+        self.signal(run, Signal::Resume(resume)).await
+    }
+
+    /// Takes up everything of a run's tree that nobody works on.
+    async fn adopt_tree(&self, run: RunId) -> Result<(), Error> {
+        self.worker().adopt(Which::Tree(run)).await?;
+        self.worker().take_up(run).await?;
+        Ok(())
+    }
+
+    /// Runs again from a step on; what came before is kept.
+    pub async fn retry(&self, run: RunId, from: &str, redo: bool) -> Result<(), Error> {
+        let (program, _, state) = self.load(run).await?;
+        let back = self.going_back(&program, &state, from, redo)?;
+        self.signal(run, Signal::Rewound(back)).await
+    }
+
+    fn going_back(&self, program: &Program, state: &Run, from: &str, redo: bool) -> Result<Rewind, Error> {
+        if state.closed.is_none() {
+            return Err(Error::Conflict(format!("run {} is still going; cancel it first", state.id())));
+        }
+        let back = rewind::rewind(program, state, from).map_err(Error::Invalid)?;
+        let again: Vec<&str> = rewind::repeated_effects(state, &back).iter().map(|d| d.tool.as_str()).collect();
+        if !again.is_empty() && !redo {
+            let text = "these calls have been made and would be made again";
+            return Err(Error::Invalid(format!("{text}: {}; say --redo if that is meant", again.join(", "))));
+        }
+        Ok(back)
+    }
+
+    /// A new run that shares what the other did before a step.
+    pub async fn fork(&self, run: RunId, fork: Fork) -> Result<RunId, Error> {
+        let (program, entries, state) = self.load(run).await?;
+        let mut back = self.going_back(&program, &state, &fork.from, fork.redo)?;
+        let mut opened = state.opened.clone();
+        opened.run = uuid::Uuid::now_v7();
+        opened.parent = None;
+        opened.mode.model = fork.model.or(opened.mode.model);
+        if let Some(changes) = fork.input {
+            opened.input = self.changed_input(&state, changes).await?;
+        }
+        let mut entries = entries;
+        if let Some(definition) = &fork.definition {
+            let other = Program::new(definition.plan.clone());
+            entries = rewind::translate(&entries, &program, &other).map_err(Error::Invalid)?;
+            opened.plan = other.hash.clone();
+            opened.workflow = definition.plan.name.clone();
+            let moved = Run::fold(&entries).map_err(|e| Error::Invalid(format!("the new definition does not fit: {e}")))?;
+            back = rewind::rewind(&other, &moved, &fork.from).map_err(Error::Invalid)?;
+        }
+        back.forked_from = Some(run);
+        back.opened = Some(Box::new(opened.clone()));
+        self.keep_fork(opened, entries, back).await
+    }
+
+    async fn changed_input(&self, state: &Run, changes: Map<String, Value>) -> Result<Stored, Error> {
+        let mut input = match &state.opened.input {
+            Stored::Value(value) => value.clone(),
+            Stored::Blob(blob) => {
+                let bytes = self.store.get_blob(blob.hash.clone()).await?.unwrap_or_default();
+                serde_json::from_slice(&bytes).map_err(|e| Error::Unusable(e.to_string()))?
+            }
+        };
+        if let Value::Object(map) = &mut input {
+            map.extend(changes);
+        }
+        Ok(Stored::Value(input))
+    }
+
+    /// The other run's entries under the new id, and the step back behind them.
+    async fn keep_fork(&self, opened: Opened, mut entries: Vec<Entry>, back: Rewind) -> Result<RunId, Error> {
+        let now = self.clock.now();
+        if let Some(Event::Opened(first)) = entries.first_mut().and_then(|e| e.events.first_mut()) {
+            let (plan, input) = (opened.plan.clone(), opened.input.clone());
+            **first = Opened { run: opened.run, plan, input, ..(**first).clone() };
+        }
+        let run = opened.run;
+        let rewound = Event::Signalled { signal: Signal::Rewound(back), by: self.config.user.clone() };
+        let seq = entries.len() as u64 + 1;
+        entries.push(Entry { seq, at: now, version: FORMAT, events: vec![rewound] });
+        let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
+        let plan = load_plan(self.store.as_ref(), &opened.plan).await?;
+        let mut row = summary(&Program::new(plan), &state);
+        row.status = RunStatus::Pending;
+        let mut entries = entries.into_iter();
+        let Some(first) = entries.next() else { return Err(Error::Unusable("an empty journal".into())) };
+        let blobs = first.events.iter().flat_map(Event::blobs).collect();
+        let held = Some((self.worker().hold_name(), now + relais_runtime::worker::LEASE_MS));
+        let new = relais_store::NewRun { entry: first, summary: row, key: None, lease: held, blobs };
+        self.store.create(new).await?;
+        for entry in entries {
+            let blobs = entry.events.iter().flat_map(Event::blobs).collect();
+            self.store.append(relais_store::Batch { run, entry, summary: None, release: false, blobs }).await?;
+        }
+        self.store.release(run, self.worker().hold_name()).await?;
+        self.worker().take_up(run).await?;
+        Ok(run)
+    }
+
+    /// What a run waits for that a person can give.
+    pub async fn questions(&self, run: RunId) -> Result<Vec<Waits>, Error> {
+        let (program, _, state) = self.load(run).await?;
+        let asked = state.owed.iter().filter_map(|(id, owed)| match &*owed.command {
+            Command::AskPerson(question) => Some(Waits {
+                command: *id,
+                step: rewind::step_path(&program, &state, owed.scope, owed.node),
+                question: (**question).clone(),
+            }),
+            Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => None,
+            Command::Await(_) | Command::StartRun(_) => None,
+        });
+        Ok(asked.collect())
+    }
+
+    /// Answers a question of a run: the one of a step, or the only one there is.
+    pub async fn answer(&self, run: RunId, step: Option<&str>, value: Value) -> Result<(), Error> {
+        let open = self.questions(run).await?;
+        let fits = |w: &&Waits| step.is_none_or(|s| w.step == s || w.command.to_string() == s);
+        let found: Vec<&Waits> = open.iter().filter(fits).collect();
+        let waits = match found.as_slice() {
+            [one] => one,
+            [] => {
+                let steps: Vec<&str> = open.iter().map(|w| w.step.as_str()).collect();
+                let there = if steps.is_empty() { "it asks nothing".to_owned() } else { steps.join(", ") };
+                return Err(Error::Invalid(format!("run {run} does not ask that; open questions: {there}")));
+            }
+            several => {
+                let steps: Vec<String> = several.iter().map(|w| format!("{} ({})", w.step, w.command)).collect();
+                return Err(Error::Invalid(format!("several questions are open; say which: {}", steps.join(", "))));
+            }
+        };
+        check_answer(&waits.question, &value).map_err(Error::Invalid)?;
+        let event = Event::Received { id: waits.command, value, by: self.config.user.clone() };
+        self.append(run, event).await
+    }
+
+    /// Gives a named signal to a run that waits for it, or will.
+    pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
+        self.must_be_open(run, "signalled").await?;
+        self.signal(run, Signal::Sent { name: name.to_owned(), value }).await
+    }
+
+    async fn signal(&self, run: RunId, signal: Signal) -> Result<(), Error> {
+        self.append(run, Event::Signalled { signal, by: self.config.user.clone() }).await
+    }
+
+    /// Appended behind whatever is there; then somebody must be at work on it, and if nobody is, we are.
+    async fn append(&self, run: RunId, event: Event) -> Result<(), Error> {
+        self.worker().signal(run, vec![event]).await?;
+        self.worker().take_up(run).await?;
+        Ok(())
+    }
+}
