@@ -608,7 +608,7 @@ pub(crate) mod tests {
             "~",
         ];
         let mut number: u64 = 7;
-        for _ in 0..20_000 {
+        for _ in 0..5_000 {
             let mut source = String::new();
             for _ in 0..10 {
                 number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

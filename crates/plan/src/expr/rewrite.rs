@@ -312,8 +312,8 @@ impl<'s> Scanner<'s> {
                     Some(length) => self.copy(length),
                     None => self.tag("%}")?,
                 }
-            } else if rest.starts_with("{#") {
-                self.copy(rest[2..].find("#}").map_or(rest.len(), |end| end + 4));
+            } else if let Some(comment) = rest.strip_prefix("{#") {
+                self.copy(comment.find("#}").map_or(rest.len(), |end| end + 4));
             } else {
                 self.copy(1);
             }
