@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
@@ -212,7 +212,7 @@ fn serve(shared: Arc<Shared>, listening: mpsc::Sender<SocketAddr>, stopped: ones
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         // The test may have gone already; then there is nobody to tell.
         let _ = listening.send(listener.local_addr().expect("a bound listener has an address"));
-        let app = Router::new().fallback(handle).layer(DefaultBodyLimit::disable()).with_state(shared);
+        let app = Router::new().fallback(handle).with_state(shared);
         let app = app.into_make_service_with_connect_info::<SocketAddr>();
         // Not graceful: open streams that stall on purpose would keep the thread for ever.
         tokio::select! {
