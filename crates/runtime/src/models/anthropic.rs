@@ -322,7 +322,9 @@ mod tests {
 
     #[test]
     fn thinking_is_kept_with_the_call_it_led_to() {
-        let usage = json!({"input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 1});
+        let usage = json!({
+            "input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 1
+        });
         let events = [
             json!({"type": "message_start", "message": {"model": "m-1", "usage": usage}}),
             start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),

@@ -233,12 +233,17 @@ mod tests {
                 {"role": "user", "parts": [{"text": "Find tea"}]},
                 {"role": "model", "parts": [
                     {"text": "Looking."},
-                    {"functionCall": {"name": "mcp_shop_find", "args": {"q": "tea"}, "id": "a"}, "thoughtSignature": "sig"},
+                    {
+                        "functionCall": {"name": "mcp_shop_find", "args": {"q": "tea"}, "id": "a"},
+                        "thoughtSignature": "sig"
+                    },
                     {"functionCall": {"name": "mcp_shop_find", "args": {"not_json": "{oops"}, "id": "b"}}
                 ]},
                 {"role": "user", "parts": [
                     {"functionResponse": {"name": "mcp_shop_find", "response": {"result": "3 teas"}, "id": "a"}},
-                    {"functionResponse": {"name": "mcp_shop_find", "response": {"error": "arguments are not JSON"}, "id": "b"}}
+                    {"functionResponse": {
+                        "name": "mcp_shop_find", "response": {"error": "arguments are not JSON"}, "id": "b"
+                    }}
                 ]}
             ],
             "tools": [{"functionDeclarations": [{
