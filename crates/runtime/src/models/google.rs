@@ -209,8 +209,8 @@ fn discarded(reason: &str, message: &Value) -> ModelError {
 fn usage(json: &Value) -> Usage {
     let thought = count(&json["thoughtsTokenCount"]);
     Usage {
-        prompt: count(&json["promptTokenCount"]) + count(&json["toolUsePromptTokenCount"]),
-        completion: count(&json["candidatesTokenCount"]) + thought,
+        prompt: count(&json["promptTokenCount"]).saturating_add(count(&json["toolUsePromptTokenCount"])),
+        completion: count(&json["candidatesTokenCount"]).saturating_add(thought),
         cached: count(&json["cachedContentTokenCount"]),
         reasoning: thought,
         ..Usage::default()
