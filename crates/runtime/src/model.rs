@@ -10,7 +10,7 @@ use crate::tool::ToolSpec;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A provider's model. Adding one means implementing this and registering it with [`crate::model::Models`].
+/// A provider's model. Adding one means implementing this and registering it with [`crate::models::Models`].
 pub trait Model: Send + Sync {
     /// One try. Transport retries, the governor and time-outs are the caller's.
     fn call<'a>(&'a self, call: ModelCall<'a>) -> BoxFuture<'a, Result<Spoken, ModelError>>;

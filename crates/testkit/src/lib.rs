@@ -24,9 +24,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::Response;
 use futures::StreamExt;
 use serde_json::Value;
@@ -45,6 +46,8 @@ pub struct Received {
     /// Null where the body was not JSON.
     pub body: Value,
     pub at: Instant,
+    /// The other end; the same port means the same connection.
+    pub peer: SocketAddr,
     /// How many requests came before this one.
     pub number: usize,
 }
@@ -71,6 +74,8 @@ pub enum Behaviour {
     Half(Said),
     /// A stream that stays open and silent after its first event.
     Stall(Said),
+    /// A whole stream, end marker included, whose connection then stays open.
+    Linger(Said),
     /// Takes the request and never answers.
     Silence,
     /// A stream whose connection breaks in the middle.
@@ -207,7 +212,8 @@ fn serve(shared: Arc<Shared>, listening: mpsc::Sender<SocketAddr>, stopped: ones
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         // The test may have gone already; then there is nobody to tell.
         let _ = listening.send(listener.local_addr().expect("a bound listener has an address"));
-        let app = Router::new().fallback(handle).layer(DefaultBodyLimit::disable()).with_state(shared);
+        let app = Router::new().fallback(handle).with_state(shared);
+        let app = app.into_make_service_with_connect_info::<SocketAddr>();
         // Not graceful: open streams that stall on purpose would keep the thread for ever.
         tokio::select! {
             served = async { axum::serve(listener, app).await } => drop(served),
@@ -218,12 +224,13 @@ fn serve(shared: Arc<Shared>, listening: mpsc::Sender<SocketAddr>, stopped: ones
 
 async fn handle(
     State(shared): State<Arc<Shared>>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
 ) -> Response {
-    let received = record(&shared, method, uri, headers, &body);
+    let (parts, body) = request.into_parts();
+    // Half a request is recorded as it came: without a body.
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let received = record(&shared, &parts, peer, &body);
     let mut behaviour = shared.behaviour(&received);
     while let Behaviour::After(delay, then) = behaviour {
         tokio::time::sleep(delay).await;
@@ -232,15 +239,16 @@ async fn handle(
     respond(behaviour, &received).await
 }
 
-fn record(shared: &Shared, method: Method, uri: Uri, headers: HeaderMap, body: &[u8]) -> Received {
+fn record(shared: &Shared, parts: &Parts, peer: SocketAddr, body: &[u8]) -> Received {
     let text = |value: &axum::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let mut log = lock(&shared.received);
     let received = Received {
-        method: method.to_string(),
-        path: uri.to_string(),
-        headers: headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
+        method: parts.method.to_string(),
+        path: parts.uri.to_string(),
+        headers: parts.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
         body: serde_json::from_slice(body).unwrap_or_default(),
         at: Instant::now(),
+        peer,
         number: log.len(),
     };
     log.push(received.clone());
@@ -257,6 +265,7 @@ async fn respond(behaviour: Behaviour, received: &Received) -> Response {
         Behaviour::Half(said) => stream(half(wire.events(&said)), Ending::Clean),
         Behaviour::Break(said) => stream(half(wire.events(&said)), Ending::Broken),
         Behaviour::Stall(said) => stream(wire.events(&said).into_iter().take(1).collect(), Ending::Never),
+        Behaviour::Linger(said) => stream(wire.events(&said), Ending::Never),
         Behaviour::Silence => futures::future::pending().await,
         Behaviour::Raw { status, headers, body } => raw(status, &headers, body),
         Behaviour::After(..) => raw(500, &[], b"a delay within a delay".to_vec()),

@@ -109,7 +109,10 @@ fn openai_usage(said: &Said) -> Value {
 }
 
 fn openai_whole(said: &Said) -> Value {
-    let call = |call: &AskedCall| json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": call.arguments } });
+    let call = |call: &AskedCall| {
+        let function = json!({ "name": call.name, "arguments": call.arguments });
+        json!({ "id": call.id, "type": "function", "function": function })
+    };
     let calls: Vec<Value> = said.calls.iter().map(call).collect();
     let mut message = json!({ "role": "assistant", "content": said.text, "refusal": null });
     if !calls.is_empty() {
@@ -133,7 +136,8 @@ fn openai_events(said: &Said) -> Vec<Value> {
     let mut events = vec![openai_chunk(&json!({ "role": "assistant", "content": "" }), None)];
     events.extend(said.halves().iter().map(|part| openai_chunk(&json!({ "content": part }), None)));
     for (index, call) in said.calls.iter().enumerate() {
-        let opened = json!({ "index": index, "id": call.id, "type": "function", "function": { "name": call.name, "arguments": "" } });
+        let function = json!({ "name": call.name, "arguments": "" });
+        let opened = json!({ "index": index, "id": call.id, "type": "function", "function": function });
         events.push(openai_chunk(&json!({ "tool_calls": [opened] }), None));
         for part in pieces(&call.arguments) {
             let grown = json!({ "index": index, "function": { "arguments": part } });

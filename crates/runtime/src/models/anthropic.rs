@@ -178,7 +178,8 @@ fn take_usage(draft: &mut Draft, usage: &Value) {
     let cached = usage["cache_read_input_tokens"].as_u64();
     if let Some(fresh) = usage["input_tokens"].as_u64() {
         draft.usage.cached = cached.unwrap_or(0);
-        draft.usage.prompt = fresh + count(&usage["cache_creation_input_tokens"]) + draft.usage.cached;
+        let written = count(&usage["cache_creation_input_tokens"]);
+        draft.usage.prompt = fresh.saturating_add(written).saturating_add(draft.usage.cached);
     }
     if let Some(completion) = usage["output_tokens"].as_u64() {
         draft.usage.completion = completion;
@@ -322,7 +323,9 @@ mod tests {
 
     #[test]
     fn thinking_is_kept_with_the_call_it_led_to() {
-        let usage = json!({"input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 1});
+        let usage = json!({
+            "input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 1
+        });
         let events = [
             json!({"type": "message_start", "message": {"model": "m-1", "usage": usage}}),
             start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
@@ -346,6 +349,14 @@ mod tests {
         assert_eq!((calls[0].arguments.clone(), calls[1].arguments.clone()), (json!({"q": 1}), json!({})));
         assert_eq!((spoken.usage.prompt, spoken.usage.cached, spoken.usage.completion), (15, 5, 42));
         assert_eq!((spoken.reply.text.as_str(), spoken.reply.finish), ("Looking.", Finish::ToolCalls));
+    }
+
+    #[test]
+    fn mad_counters_do_no_harm() {
+        let usage = json!({"input_tokens": u64::MAX, "cache_read_input_tokens": u64::MAX, "output_tokens": -1});
+        let start = json!({"type": "message_start", "message": {"usage": usage}});
+        let spoken = read(&Anthropic, &[start, json!({"type": "message_stop"})]).unwrap();
+        assert_eq!((spoken.usage.prompt, spoken.usage.completion), (u64::MAX, 0));
     }
 
     #[test]

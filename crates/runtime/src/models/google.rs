@@ -209,8 +209,8 @@ fn discarded(reason: &str, message: &Value) -> ModelError {
 fn usage(json: &Value) -> Usage {
     let thought = count(&json["thoughtsTokenCount"]);
     Usage {
-        prompt: count(&json["promptTokenCount"]) + count(&json["toolUsePromptTokenCount"]),
-        completion: count(&json["candidatesTokenCount"]) + thought,
+        prompt: count(&json["promptTokenCount"]).saturating_add(count(&json["toolUsePromptTokenCount"])),
+        completion: count(&json["candidatesTokenCount"]).saturating_add(thought),
         cached: count(&json["cachedContentTokenCount"]),
         reasoning: thought,
         ..Usage::default()
@@ -233,12 +233,17 @@ mod tests {
                 {"role": "user", "parts": [{"text": "Find tea"}]},
                 {"role": "model", "parts": [
                     {"text": "Looking."},
-                    {"functionCall": {"name": "mcp_shop_find", "args": {"q": "tea"}, "id": "a"}, "thoughtSignature": "sig"},
+                    {
+                        "functionCall": {"name": "mcp_shop_find", "args": {"q": "tea"}, "id": "a"},
+                        "thoughtSignature": "sig"
+                    },
                     {"functionCall": {"name": "mcp_shop_find", "args": {"not_json": "{oops"}, "id": "b"}}
                 ]},
                 {"role": "user", "parts": [
                     {"functionResponse": {"name": "mcp_shop_find", "response": {"result": "3 teas"}, "id": "a"}},
-                    {"functionResponse": {"name": "mcp_shop_find", "response": {"error": "arguments are not JSON"}, "id": "b"}}
+                    {"functionResponse": {
+                        "name": "mcp_shop_find", "response": {"error": "arguments are not JSON"}, "id": "b"
+                    }}
                 ]}
             ],
             "tools": [{"functionDeclarations": [{

@@ -28,8 +28,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The end of the transfer is nearly always in the same packet as the end marker.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
-type Bytes = Vec<u8>;
-
 /// A model behind an address.
 pub struct HttpModel {
     pub format: Arc<dyn Format>,
@@ -118,7 +116,7 @@ impl HttpModel {
     }
 
     /// What breaks after the stop reason takes nothing from the answer: asking again would be paying twice.
-    async fn next_part(&self, response: &mut Response, draft: &Draft) -> Result<Option<Bytes>, ModelError> {
+    async fn next_part(&self, response: &mut Response, draft: &Draft) -> Result<Option<Vec<u8>>, ModelError> {
         let part = self.next_chunk(response).await;
         if draft.finish.is_some() { Ok(part.unwrap_or(None)) } else { part }
     }
@@ -169,7 +167,7 @@ impl HttpModel {
         Ok(body)
     }
 
-    async fn next_chunk(&self, response: &mut Response) -> Result<Option<Bytes>, ModelError> {
+    async fn next_chunk(&self, response: &mut Response) -> Result<Option<Vec<u8>>, ModelError> {
         let chunk = timeout(self.stall, response.chunk()).await.map_err(|_| self.stalled())?;
         Ok(chunk.map_err(|error| refusal::cut_off(&self.origin(), &error))?.map(Vec::from))
     }

@@ -13,33 +13,34 @@ use crate::governor::{Governors, Limits, MAX_CONCURRENT};
 use crate::model::{Model, ModelFacts};
 use crate::settings::{Provider, Settings};
 
-pub mod anthropic;
+mod anthropic;
 pub mod call;
-pub mod draft;
-pub mod format;
-pub mod google;
-pub mod http;
-pub mod names;
-pub mod openai;
+mod draft;
+mod format;
+mod google;
+mod http;
+mod names;
+mod openai;
 pub mod prices;
-pub mod refusal;
-pub mod schema_mode;
+mod providers;
+mod refusal;
+mod schema_mode;
 pub mod script;
-pub mod sse;
+mod sse;
 #[cfg(test)]
 mod tests;
 
 pub use call::{CallLimits, call};
+pub use format::LiveFn;
 pub use http::install_crypto;
+pub use providers::Environment;
 
-use format::Format;
 use http::{Endpoint, HttpModel};
 use prices::Prices;
+use providers::{BUILT_IN, BuiltIn, Known};
 
 /// Makes the model for what stands after the prefix.
 pub type Maker = Arc<dyn Fn(&str) -> Arc<dyn Model> + Send + Sync>;
-/// Looks up an environment variable.
-pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Every model that this process can call.
 pub struct Models {
@@ -76,69 +77,14 @@ pub struct Listed {
     pub models: Vec<(String, ModelFacts)>,
 }
 
-struct Known {
-    format: Arc<dyn Format>,
-    endpoint: Arc<Endpoint>,
-    needs_key: bool,
-}
-
-/// A provider that needs no settings.
-struct BuiltIn {
-    name: &'static str,
-    base_url: &'static str,
-    base_variable: &'static str,
-    key_variables: &'static [&'static str],
-    /// Starts of bare model names that mean this provider.
-    bare: &'static [&'static str],
-}
-
-const BUILT_IN: &[BuiltIn] = &[
-    BuiltIn {
-        name: "openai",
-        base_url: "https://api.openai.com/v1",
-        base_variable: "OPENAI_BASE_URL",
-        key_variables: &["OPENAI_API_KEY"],
-        bare: &["gpt-", "chatgpt-", "o1", "o3", "o4", "codex-"],
-    },
-    BuiltIn {
-        name: "anthropic",
-        base_url: "https://api.anthropic.com/v1",
-        base_variable: "ANTHROPIC_BASE_URL",
-        key_variables: &["ANTHROPIC_API_KEY"],
-        bare: &["claude-"],
-    },
-    BuiltIn {
-        name: "google",
-        base_url: "https://generativelanguage.googleapis.com/v1beta",
-        base_variable: "GEMINI_BASE_URL",
-        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        bare: &["gemini-", "gemma-"],
-    },
-    BuiltIn {
-        name: "ollama",
-        base_url: "http://127.0.0.1:11434/v1",
-        base_variable: "OLLAMA_HOST",
-        key_variables: &[],
-        bare: &[],
-    },
-];
-const FORMATS: &[&str] = &["openai", "anthropic", "google", "ollama"];
 const SCRIPT: &str = "script";
-const OLLAMA_PORT: u16 = 11434;
 /// Longer than any provider's names; a name is repeated in messages.
 const NAME_MAX_BYTES: usize = 256;
 
 impl Models {
     /// Fails on settings that no call could use.
     pub fn new(settings: &Settings, environment: Environment<'_>, folder: &Path) -> Result<Models, Failure> {
-        let mut providers = BTreeMap::new();
-        for built_in in BUILT_IN {
-            let own = settings.providers.get(built_in.name).cloned().unwrap_or_default();
-            providers.insert(built_in.name.to_owned(), known(built_in.name, &own, Some(built_in), environment)?);
-        }
-        for (name, own) in settings.providers.iter().filter(|(name, _)| !providers_has(name)) {
-            providers.insert(name.clone(), known(name, own, None, environment)?);
-        }
+        let providers = providers::all(settings, environment)?;
         let prices = Prices::new(&settings.models)
             .map_err(|error| Failure::new(ErrorKind::Internal, format!("the price table: {error}")))?;
         let limits = CallLimits::default();
@@ -208,6 +154,10 @@ impl Models {
         if known.needs_key && known.endpoint.key.is_none() {
             return Err(missing_key(provider, &known.endpoint));
         }
+        if !known.endpoint.base_url.starts_with("http://") && !known.endpoint.base_url.starts_with("https://") {
+            let url = refusal::shown(&known.endpoint.base_url);
+            return Err(config(format!("the base URL of {provider} must start with http:// or https://: {url}")));
+        }
         Ok(HttpModel {
             format: known.format.clone(),
             model: model.to_owned(),
@@ -260,91 +210,6 @@ pub fn governors(settings: &Settings) -> Governors {
         requests_per_minute: own.requests_per_minute,
     };
     Governors::new(settings.providers.iter().map(|(name, own)| (name.clone(), limits(own))).collect())
-}
-
-fn providers_has(name: &str) -> bool {
-    BUILT_IN.iter().any(|built_in| built_in.name == name)
-}
-
-fn known(
-    name: &str,
-    own: &Provider,
-    built_in: Option<&BuiltIn>,
-    environment: Environment<'_>,
-) -> Result<Known, Failure> {
-    let format_name = own.format.as_deref().unwrap_or(if built_in.is_some() { name } else { "openai" });
-    let given =
-        own.base_url.clone().or_else(|| built_in.and_then(|built_in| variable(environment, built_in.base_variable)));
-    let base_url = match (&given, built_in) {
-        (Some(given), _) => base_address(format_name, given),
-        (None, Some(built_in)) => built_in.base_url.to_owned(),
-        (None, None) => return Err(config(format!("provider `{name}` needs a `base_url` in relais.toml"))),
-    };
-    let key_variables = key_variables(name, own, built_in);
-    let key = key_variables.iter().find_map(|name| variable(environment, name));
-    let format = format_named(name, format_name, &base_url)?;
-    // A server of one's own often asks for no key; a key that the settings name must be there.
-    let needs_key = own.api_key_env.is_some() || (given.is_none() && !key_variables.is_empty() && built_in.is_some());
-    let endpoint = Endpoint { provider: name.to_owned(), base_url, key, key_variables };
-    Ok(Known { format, endpoint: Arc::new(endpoint), needs_key })
-}
-
-fn key_variables(name: &str, own: &Provider, built_in: Option<&BuiltIn>) -> Vec<String> {
-    match (&own.api_key_env, built_in) {
-        (Some(named), _) => vec![named.clone()],
-        (None, Some(built_in)) => built_in.key_variables.iter().map(|name| (*name).to_owned()).collect(),
-        (None, None) => {
-            vec![format!("{}_API_KEY", name.to_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"))]
-        }
-    }
-}
-
-fn format_named(provider: &str, format: &str, base_url: &str) -> Result<Arc<dyn Format>, Failure> {
-    match format {
-        "openai" | "ollama" => Ok(Arc::new(openai::OpenAi { own_host: is_openai_host(base_url) })),
-        "anthropic" => Ok(Arc::new(anthropic::Anthropic)),
-        "google" => Ok(Arc::new(google::Google)),
-        other => {
-            let near = nearest(other, FORMATS.iter().copied()).map(|near| format!(" (did you mean `{near}`?)"));
-            let (near, all) = (near.unwrap_or_default(), FORMATS.join(", "));
-            Err(config(format!("provider `{provider}` has format `{other}`{near}; formats are {all}")))
-        }
-    }
-}
-
-fn is_openai_host(base_url: &str) -> bool {
-    let host = base_url.split("://").nth(1).unwrap_or_default().split(['/', ':']).next().unwrap_or_default();
-    host == "api.openai.com" || host.ends_with(".openai.com") || host.ends_with(".openai.azure.com")
-}
-
-/// The address as people write it, with the version that the format's paths stand below.
-fn base_address(format: &str, given: &str) -> String {
-    let given = given.trim().trim_end_matches('/');
-    let full = if format == "ollama" { ollama_address(given) } else { given.to_owned() };
-    let has_path = full.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
-    match format {
-        // Anthropic's own clients take the address without the version, with or without a path.
-        "anthropic" if !full.ends_with("/v1") => format!("{full}/v1"),
-        "google" if !has_path => format!("{full}/v1beta"),
-        "openai" | "ollama" if !has_path => format!("{full}/v1"),
-        _ => full,
-    }
-}
-
-/// `OLLAMA_HOST` may be a host, host:port or a URL, and the address to listen on rather than to call.
-fn ollama_address(given: &str) -> String {
-    let (scheme, rest) = given.split_once("://").unwrap_or(("http", given));
-    let (authority, path) =
-        rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-    let wants_port = !has_port && !given.contains("://");
-    let authority = if wants_port { format!("{authority}:{OLLAMA_PORT}") } else { authority.to_owned() };
-    let authority = authority.strip_prefix("0.0.0.0").map_or(authority.clone(), |port| format!("127.0.0.1{port}"));
-    format!("{scheme}://{authority}{path}")
-}
-
-fn variable(environment: Environment<'_>, name: &str) -> Option<String> {
-    environment(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
 /// Names become part of an address; whatever could change its meaning is refused.
@@ -456,6 +321,8 @@ mod resolving {
         assert!(models(&own("groq", with_url("https://groq.example/openai/v1")), &none).resolve("groq/llama").is_ok());
         let keyed = Provider { api_key_env: Some("MY_KEY".into()), ..with_url("https://x.example") };
         assert!(refused(&models(&own("mine", keyed), &none), "mine/x").contains("MY_KEY"));
+        let bare = own("mine", with_url("x.example/v1"));
+        assert!(refused(&models(&bare, &none), "mine/x").contains("must start with http://"));
         let local = environment(&[("OPENAI_BASE_URL", "http://127.0.0.1:1234/v1")]);
         assert!(models(&Settings::default(), &local).resolve("gpt-4o").is_ok(), "a local server may need no key");
         let fails =
@@ -463,34 +330,6 @@ mod resolving {
         assert!(fails(Provider::default()).contains("needs a `base_url`"));
         let odd = Provider { format: Some("opanai".into()), ..with_url("http://x.example") };
         assert!(fails(odd).contains("formats are openai, anthropic, google, ollama"));
-    }
-
-    #[test]
-    fn addresses_are_taken_as_people_write_them() {
-        let check =
-            |format: &str, given: &str, want: &str| assert_eq!(base_address(format, given), want, "{format} {given}");
-        check("openai", "http://127.0.0.1:8080", "http://127.0.0.1:8080/v1");
-        check("openai", "https://x.example/openai/v1/", "https://x.example/openai/v1");
-        check("anthropic", "https://x.example", "https://x.example/v1");
-        check("anthropic", "https://x.example/claude", "https://x.example/claude/v1");
-        check("anthropic", "https://x.example/v1", "https://x.example/v1");
-        check("google", "https://x.example", "https://x.example/v1beta");
-        check("google", "https://x.example/v1", "https://x.example/v1");
-        check("ollama", "box", "http://box:11434/v1");
-        check("ollama", "box:99", "http://box:99/v1");
-        check("ollama", "0.0.0.0", "http://127.0.0.1:11434/v1");
-        check("ollama", "0.0.0.0:99", "http://127.0.0.1:99/v1");
-        check("ollama", "https://ollama.example", "https://ollama.example/v1");
-        check("ollama", "http://box:99/v1", "http://box:99/v1");
-    }
-
-    #[test]
-    fn only_openais_own_hosts_are_treated_as_such() {
-        let check = |url: &str, want: bool| assert_eq!(is_openai_host(url), want, "{url}");
-        check("https://api.openai.com/v1", true);
-        check("https://eu.api.openai.com/v1", true);
-        check("https://openai.com.evil.example/v1", false);
-        check("http://127.0.0.1:8080/v1", false);
     }
 
     #[test]

@@ -232,8 +232,12 @@ mod tests {
                 {"role": "system", "content": "Be brief."},
                 {"role": "user", "content": "Find tea"},
                 {"role": "assistant", "content": "Looking.", "tool_calls": [
-                    {"id": "a", "type": "function", "function": {"name": "mcp_shop_find", "arguments": "{\"q\":\"tea\"}"}},
-                    {"id": "b", "type": "function", "function": {"name": "mcp_shop_find", "arguments": "{\"not_json\":\"{oops\"}"}}
+                    {"id": "a", "type": "function", "function": {
+                        "name": "mcp_shop_find", "arguments": "{\"q\":\"tea\"}"
+                    }},
+                    {"id": "b", "type": "function", "function": {
+                        "name": "mcp_shop_find", "arguments": "{\"not_json\":\"{oops\"}"
+                    }}
                 ]},
                 {"role": "tool", "tool_call_id": "a", "content": "3 teas"},
                 {"role": "tool", "tool_call_id": "b", "content": "Error: arguments are not JSON"}

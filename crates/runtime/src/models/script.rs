@@ -5,7 +5,7 @@
 //! ```json
 //! [
 //!   {"when": {"turn": 0}, "calls": [{"tool": "search_web", "arguments": {"query": "prices"}}]},
-//!   {"when": {"turn": 1, "contains": "42 euros"}, "text": "It costs 42 euros.", "usage": {"prompt": 10, "completion": 5}},
+//!   {"when": {"turn": 1, "contains": "42"}, "text": "42 euros.", "usage": {"prompt": 10, "completion": 5}},
 //!   {"when": {"model_saw": "out of stock"}, "error": {"kind": "provider", "message": "down"}},
 //!   {"text": "Otherwise this.", "delay_ms": 20}
 //! ]
@@ -184,7 +184,8 @@ mod tests {
     use super::*;
 
     const SCRIPT: &str = r#"[
-        {"when": {"turn": 0, "contains": "price"}, "calls": [{"tool": "find", "arguments": {"q": 1}}, {"tool": "find"}]},
+        {"when": {"turn": 0, "contains": "price"},
+         "calls": [{"tool": "find", "arguments": {"q": 1}}, {"tool": "find"}]},
         {"when": {"turn": 1, "model_saw": "price"}, "text": "42", "usage": {"prompt": 7, "completion": 2}},
         {"when": {"contains": "fail"}, "error": {"kind": "rate_limit", "retry_after_ms": 30}},
         {"text": "otherwise"}

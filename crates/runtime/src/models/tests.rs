@@ -62,17 +62,13 @@ async fn call_once(server: &ModelServer, model: &str) -> Answer {
 }
 
 fn reply(answer: &Answer) -> &Reply {
-    match &answer.body {
-        Body::Replied(reply) => reply,
-        other => panic!("no reply but {other:?}"),
-    }
+    let Body::Replied(reply) = &answer.body else { panic!("no reply but {answer:?}") };
+    reply
 }
 
 fn failure(answer: &Answer) -> &Failure {
-    match &answer.body {
-        Body::Failed(failure) => failure,
-        other => panic!("no failure but {other:?}"),
-    }
+    let Body::Failed(failure) = &answer.body else { panic!("no failure but {answer:?}") };
+    failure
 }
 
 const EVERY_FORMAT: [&str; 4] =
@@ -288,10 +284,12 @@ async fn a_redirect_does_not_carry_the_key_elsewhere() {
 async fn a_refused_connection_names_the_address() {
     // Bound and dropped: nobody listens there now.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let answer = call_with(&models_at(&format!("http://{address}")), &ask("openai/gpt-4o"), &[]).await;
-    let failure = failure(&answer);
-    assert_eq!((failure.kind, answer.usage.retries), (ErrorKind::Transport, 3));
-    assert!(failure.message.contains(&address.to_string()), "{failure}");
+    for scheme in ["http", "https"] {
+        let answer = call_with(&models_at(&format!("{scheme}://{address}")), &ask("openai/gpt-4o"), &[]).await;
+        let failure = failure(&answer);
+        assert_eq!((failure.kind, answer.usage.retries), (ErrorKind::Transport, 3));
+        assert!(failure.message.contains(&format!("{scheme}://{address}/v1")), "{failure}");
+    }
 }
 
 #[tokio::test]
@@ -299,9 +297,10 @@ async fn a_silent_provider_is_given_up() {
     for behaviour in [Behaviour::Stall(Said::text("and then")), Behaviour::Silence] {
         let server = ModelServer::start();
         server.push(behaviour);
-        let models = models_at(&server.url()).with_limits(CallLimits { stall: Duration::from_millis(150), ..limits() });
+        let models = models_at(&server.url()).with_limits(CallLimits { stall: Duration::from_millis(300), ..limits() });
         let answer = call_with(&models, &ask("openai/gpt-4o"), &[]).await;
-        assert_eq!((reply(&answer).text.as_str(), answer.usage.retries), ("ok", 1));
+        assert_eq!(reply(&answer).text, "ok");
+        assert!(answer.usage.retries >= 1);
     }
     let server = ModelServer::start();
     server.always(Behaviour::Silence);
@@ -309,6 +308,30 @@ async fn a_silent_provider_is_given_up() {
     let answer = call_with(&models, &ask("openai/gpt-4o"), &[]).await;
     assert_eq!(failure(&answer).kind, ErrorKind::Transport);
     assert!(failure(&answer).message.contains("sent nothing for 30 ms"), "{:?}", failure(&answer));
+}
+
+#[tokio::test]
+async fn a_complete_answer_counts_although_its_connection_lingers() {
+    for model in EVERY_FORMAT {
+        let server = ModelServer::start();
+        server.push(Behaviour::Linger(Said::text("all of it")));
+        let models = models_at(&server.url()).with_limits(CallLimits { stall: Duration::from_secs(1), ..limits() });
+        let answer = call_with(&models, &ask(model), &[]).await;
+        assert_eq!((reply(&answer).text.as_str(), answer.usage.completion), ("all of it", 5), "{model}");
+        assert_eq!(server.received().len(), 1, "{model}: what was said is not paid for twice");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_follow_one_another_share_a_connection() {
+    for model in EVERY_FORMAT {
+        let server = ModelServer::start();
+        for _ in 0..3 {
+            call_once(&server, model).await;
+        }
+        let peers: std::collections::BTreeSet<_> = server.received().iter().map(|one| one.peer).collect();
+        assert_eq!(peers.len(), 1, "{model}");
+    }
 }
 
 #[tokio::test]
