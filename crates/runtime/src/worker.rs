@@ -89,6 +89,11 @@ impl Worker {
         worker
     }
 
+    /// The name under which this process holds leases.
+    pub fn hold_name(&self) -> Owner {
+        self.owner.clone()
+    }
+
     pub fn performer(&self) -> &Performer {
         &self.performer
     }

@@ -126,6 +126,17 @@ impl Models {
         Ok(self.resolved(provider, model, Arc::new(self.http_model(known, provider, model)?)))
     }
 
+    /// Is there a price for this model, so that a budget in dollars can be kept?
+    pub fn price_known(&self, name: &str) -> bool {
+        let provider = name.split_once('/').map(|(provider, _)| provider);
+        let offline = provider.is_some_and(|p| p == SCRIPT || self.makers.contains_key(p));
+        let full = match provider {
+            Some(_) => Ok(name.to_owned()),
+            None => self.provider_of_bare(name).map(|p| format!("{p}/{name}")),
+        };
+        offline || full.is_ok_and(|full| self.prices.facts(&full).prompt_nanos.is_some())
+    }
+
     /// What there is, for `relais models`.
     pub fn list(&self) -> Vec<Listed> {
         self.providers.iter().map(|(name, known)| self.listed(name, known)).collect()

@@ -86,6 +86,11 @@ impl Tools {
         self.own.insert(tool.spec().name.clone(), tool);
     }
 
+    /// The tools of this process itself; no MCP server is asked.
+    pub fn own_specs(&self) -> Vec<ToolSpec> {
+        self.own.values().map(|tool| tool.spec().clone()).collect()
+    }
+
     /// What a call of one of this process's own tools may do; MCP tools say it in their specification.
     pub fn own_effect(&self, name: &str, arguments: &Value) -> Option<Effect> {
         self.own.get(name).map(|tool| tool.effect(arguments))

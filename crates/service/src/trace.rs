@@ -1,0 +1,390 @@
+//! The trace of a run: what each step did, call by call, with times, tokens and cost. A fold of the journal like
+//! everything shown of a run.
+
+use std::collections::HashMap;
+
+use relais_engine::rewind::step_path;
+use relais_engine::*;
+use relais_plan::{NodeId, Op};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Trace {
+    pub run: RunId,
+    pub workflow: String,
+    pub plan: String,
+    pub status: &'static str,
+    pub started_at: Millis,
+    pub ended_at: Option<Millis>,
+    pub input: Stored,
+    pub output: Option<Stored>,
+    /// The output where it is too large for the journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_output: Option<Value>,
+    pub error: Option<Failure>,
+    pub usage: Usage,
+    /// Estimates of calls that were under way when a process died or a step was given up.
+    pub lost: Reserve,
+    pub simulated: bool,
+    pub forked_from: Option<RunId>,
+    pub parent: Option<RunId>,
+    /// Signals and takings-over, in order.
+    pub signals: Vec<SignalTrace>,
+    /// In the order in which they began.
+    pub steps: Vec<StepTrace>,
+    /// Failures that a policy let pass.
+    pub tolerated: Vec<String>,
+    pub artifacts: Vec<ArtifactTrace>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct StepTrace {
+    /// `loop[7]/fetch`.
+    pub path: String,
+    pub key: String,
+    pub kind: String,
+    /// How many blocks it is in, for indenting.
+    pub depth: usize,
+    pub status: StepStatus,
+    pub attempts: u32,
+    pub started_at: Millis,
+    pub ended_at: Option<Millis>,
+    /// The arm that was taken, the reason a loop ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Stored>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+    pub tolerated: bool,
+    pub usage: Usage,
+    pub calls: Vec<CallTrace>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct CallTrace {
+    pub id: CommandId,
+    /// `model`, `tool`, `run`, `sleep`, `person`, `signal`, `event`.
+    pub what: &'static str,
+    pub name: String,
+    /// `running`, `success`, `failed`, `timeout`, `cancelled`.
+    pub status: &'static str,
+    pub input: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub output: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+    pub usage: Usage,
+    pub asked_at: Millis,
+    pub answered_at: Option<Millis>,
+    pub ms: u64,
+    /// The answer came after the run had given the call up.
+    pub late: bool,
+    /// Asked again so often after a crash.
+    pub interrupted: u32,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct SignalTrace {
+    pub at: Millis,
+    pub what: String,
+    pub by: String,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ArtifactTrace {
+    pub name: String,
+    pub version: u32,
+    pub media_type: String,
+    pub bytes: u64,
+    pub hash: String,
+}
+
+impl Trace {
+    pub fn of(program: &Program, entries: &[Entry]) -> Result<Trace, Corrupt> {
+        let mut writer = Writer::new(program, entries)?;
+        for entry in entries.iter().skip(1) {
+            writer.run.begin(entry.at, entry.events.first());
+            for event in &entry.events {
+                writer.write(event, entry.at);
+                writer.run.apply(event)?;
+            }
+        }
+        Ok(writer.finish())
+    }
+}
+
+struct Writer<'a> {
+    program: &'a Program,
+    run: Run,
+    steps: Vec<StepTrace>,
+    /// The trace of the latest instance of a node in a scope.
+    open: HashMap<(ScopeId, NodeId), usize>,
+    /// Which step and which of its calls a command is.
+    calls: HashMap<CommandId, (usize, usize)>,
+    signals: Vec<SignalTrace>,
+    forked_from: Option<RunId>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(program: &'a Program, entries: &[Entry]) -> Result<Writer<'a>, Corrupt> {
+        let first = entries.first().ok_or_else(|| Corrupt { seq: 0, what: "it is empty".into() })?;
+        let run = Run::open(first)?;
+        let (open, calls) = (HashMap::new(), HashMap::new());
+        Ok(Writer { program, run, steps: Vec::new(), open, calls, signals: Vec::new(), forked_from: None })
+    }
+
+    fn write(&mut self, event: &Event, at: Millis) {
+        match event {
+            Event::Entered { scope, node, attempt, .. } => self.entered(*scope, *node, *attempt, at),
+            Event::Asked { id, scope, node, command } => self.asked(*id, (*scope, *node), command, at),
+            Event::Answered { id, answer } => self.answered(*id, answer, at),
+            Event::Received { id, value, .. } => self.received(*id, value, at),
+            Event::Branched { scope, node, took } => self.branched((*scope, *node), took),
+            Event::Left(left) => self.left(left, at),
+            Event::Signalled { signal, by } => self.signalled(signal, by, at),
+            Event::Opened(_) | Event::Settled { .. } | Event::Closed { .. } => {}
+        }
+    }
+
+    fn hidden(&self, node: NodeId) -> bool {
+        self.program.plan.node(node).hidden
+    }
+
+    fn entered(&mut self, scope: ScopeId, node: NodeId, attempt: u32, at: Millis) {
+        if self.hidden(node) {
+            return;
+        }
+        if let (true, Some(index)) = (attempt > 0, self.open.get(&(scope, node))) {
+            let step = &mut self.steps[*index];
+            step.attempts = attempt + 1;
+            (step.status, step.ended_at, step.error) = (StepStatus::Running, None, None);
+            return;
+        }
+        self.begin(scope, node, at);
+    }
+
+    fn begin(&mut self, scope: ScopeId, node: NodeId, at: Millis) -> usize {
+        let plan = self.program.plan.node(node);
+        let path = step_path(self.program, &self.run, scope, node);
+        let depth = path.matches('/').count() + self.inside(node);
+        self.steps.push(StepTrace {
+            path,
+            key: plan.key.clone(),
+            kind: plan.kind.clone(),
+            depth,
+            status: StepStatus::Running,
+            attempts: 1,
+            started_at: at,
+            ended_at: None,
+            note: None,
+            output: None,
+            text: None,
+            error: None,
+            tolerated: false,
+            usage: Usage::default(),
+            calls: Vec::new(),
+        });
+        self.open.insert((scope, node), self.steps.len() - 1);
+        self.steps.len() - 1
+    }
+
+    fn inside(&self, node: NodeId) -> usize {
+        std::iter::successors(self.program.plan.node(node).inside, |n| self.program.plan.node(*n).inside).count()
+    }
+
+    fn asked(&mut self, id: CommandId, place: (ScopeId, NodeId), command: &Command, at: Millis) {
+        let Some(index) = self.open.get(&place).copied() else { return };
+        let (what, name, input) = described(command);
+        let step = &mut self.steps[index];
+        self.calls.insert(id, (index, step.calls.len()));
+        step.calls.push(CallTrace {
+            id,
+            what,
+            name,
+            status: "running",
+            input,
+            output: Value::Null,
+            error: None,
+            usage: Usage::default(),
+            asked_at: at,
+            answered_at: None,
+            ms: 0,
+            late: false,
+            interrupted: 0,
+        });
+        if !matches!(command, Command::CallModel { .. } | Command::CallTool { .. } | Command::StartRun(_)) {
+            step.status = StepStatus::Waiting;
+        }
+    }
+
+    fn call(&mut self, id: CommandId) -> Option<(usize, &mut CallTrace)> {
+        let (step, call) = *self.calls.get(&id)?;
+        Some((step, self.steps[step].calls.get_mut(call)?))
+    }
+
+    fn answered(&mut self, id: CommandId, answer: &Answer, at: Millis) {
+        let late = !self.run.owed.contains_key(&id);
+        let Some((index, call)) = self.call(id) else { return };
+        call.answered_at = Some(at);
+        call.usage = answer.usage;
+        call.ms = if answer.ms > 0 { answer.ms } else { at.saturating_sub(call.asked_at).max(0) as u64 };
+        call.late = late;
+        (call.status, call.output, call.error) = outcome(&answer.body);
+        let step = &mut self.steps[index];
+        step.usage.add(&answer.usage);
+        if step.status == StepStatus::Waiting {
+            step.status = StepStatus::Running;
+        }
+    }
+
+    fn received(&mut self, id: CommandId, value: &Value, at: Millis) {
+        let Some((index, call)) = self.call(id) else { return };
+        (call.answered_at, call.status, call.output) = (Some(at), "success", value.clone());
+        self.steps[index].status = StepStatus::Running;
+    }
+
+    fn branched(&mut self, place: (ScopeId, NodeId), took: &Took) {
+        let Some(index) = self.open.get(&place).copied() else { return };
+        let note = match (took, &self.program.plan.node(place.1).op) {
+            (Took::Arm { arm: Some(arm), .. }, Op::Choose { arms, .. }) => {
+                arms.get(*arm as usize).map(|a| format!("took {}", a.label))
+            }
+            (Took::Arm { arm: None, to: Some(_) }, _) => Some("took the other arm".to_owned()),
+            (Took::Arm { arm: None, to: None }, _) => Some("no arm was true".to_owned()),
+            (Took::Items { count, truncated: 0, .. }, _) => Some(format!("{count} items")),
+            (Took::Items { count, truncated, .. }, _) => Some(format!("the first {count} items, {truncated} left out")),
+            (Took::Ended(by), _) => Some(format!("ended by {}", json!(by).as_str().unwrap_or_default())),
+            (Took::Arm { .. } | Took::Lanes(_) | Took::Skipped(_) | Took::Bodies(_), _) => None,
+            (Took::Exit(_) | Took::Undo { .. }, _) => None,
+        };
+        if note.is_some() {
+            self.steps[index].note = note;
+        }
+    }
+
+    fn left(&mut self, left: &Left, at: Millis) {
+        if self.hidden(left.node) {
+            return;
+        }
+        let never_began = self.run.instance(left.scope, left.node).is_none_or(|i| i.left_at.is_some());
+        let index = match self.open.get(&(left.scope, left.node)).filter(|_| !never_began) {
+            Some(index) => *index,
+            None => self.begin(left.scope, left.node, at),
+        };
+        let step = &mut self.steps[index];
+        step.status = left.status;
+        step.ended_at = Some(at);
+        step.output = left.output.clone();
+        step.text = left.text.clone();
+        step.error = left.error.clone();
+        step.tolerated = left.tolerated;
+        for call in step.calls.iter_mut().filter(|c| c.status == "running") {
+            call.status = "cancelled";
+        }
+    }
+
+    fn signalled(&mut self, signal: &Signal, by: &str, at: Millis) {
+        let what = match signal {
+            Signal::Cancel => "cancel".to_owned(),
+            Signal::Pause => "pause".to_owned(),
+            Signal::Resume(_) => "resume".to_owned(),
+            Signal::Adopted => "taken over after an interruption".to_owned(),
+            Signal::Rewound(rewind) => {
+                self.forked_from = rewind.forked_from.or(self.forked_from);
+                format!("run again from {}", rewind.path)
+            }
+            Signal::Sent { name, .. } => format!("signal {name}"),
+        };
+        if *signal == Signal::Adopted {
+            let owed: Vec<CommandId> = self.run.in_flight().map(|(id, _)| id).collect();
+            for id in owed {
+                if let Some((_, call)) = self.call(id) {
+                    call.interrupted += 1;
+                }
+            }
+        }
+        self.signals.push(SignalTrace { at, what, by: by.to_owned() });
+    }
+
+    fn finish(self) -> Trace {
+        let run = self.run;
+        let row = summary(self.program, &run);
+        let closed = run.closed.as_ref();
+        let tolerated = run.tolerated.iter().map(|(s, n)| step_path(self.program, &run, *s, *n)).collect();
+        Trace {
+            run: run.id(),
+            workflow: run.opened.workflow.clone(),
+            plan: run.opened.plan.clone(),
+            status: row.status.word(),
+            started_at: run.started_at,
+            ended_at: run.ended_at,
+            input: run.opened.input.clone(),
+            output: closed.and_then(|c| c.output.clone()),
+            large_output: None,
+            error: closed.and_then(|c| c.error.clone()),
+            usage: run.usage,
+            lost: run.lost,
+            simulated: run.opened.mode.simulate,
+            forked_from: self.forked_from,
+            parent: run.opened.parent.as_ref().map(|p| p.run),
+            signals: self.signals,
+            steps: self.steps,
+            tolerated,
+            artifacts: artifacts(&run),
+        }
+    }
+}
+
+fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
+    let versions = |(name, versions): (&String, &Vec<Artifact>)| {
+        let name = name.clone();
+        let one = move |(n, a): (usize, &Artifact)| ArtifactTrace {
+            name: name.clone(),
+            version: n as u32 + 1,
+            media_type: a.media_type.clone(),
+            bytes: a.blob.bytes,
+            hash: a.blob.hash.clone(),
+        };
+        versions.iter().enumerate().map(one).collect::<Vec<_>>()
+    };
+    run.artifacts.iter().flat_map(versions).collect()
+}
+
+fn described(command: &Command) -> (&'static str, String, Value) {
+    match command {
+        Command::CallModel { model, say, .. } => ("model", model.clone(), json!(say)),
+        Command::CallTool { tool, arguments, .. } => ("tool", tool.clone(), arguments.clone()),
+        Command::Sleep { until, retry } => {
+            let name = if *retry { "before the next try" } else { "" };
+            ("sleep", name.to_owned(), json!(relais_plan::time::format_instant(*until)))
+        }
+        Command::AskPerson(question) => ("person", question.question.clone(), question.show.clone()),
+        Command::Await(Awaiting::Signal(name)) => ("signal", name.clone(), Value::Null),
+        Command::Await(Awaiting::Event(name)) => ("event", name.clone(), Value::Null),
+        Command::StartRun(start) => ("run", start.run.to_string(), json!(start.input)),
+    }
+}
+
+fn outcome(body: &Body) -> (&'static str, Value, Option<Failure>) {
+    match body {
+        Body::Replied(reply) => ("success", json!({ "text": reply.text, "calls": reply.calls, "model": reply.model }), None),
+        Body::Returned { value, .. } => ("success", shown(value), None),
+        Body::Slept => ("success", Value::Null, None),
+        Body::Ended { status, output, error } if status.is_success() => ("success", shown(output), error.clone()),
+        Body::Ended { output, error, .. } => ("failed", shown(output), error.clone()),
+        Body::Failed(failure) if failure.kind == ErrorKind::Timeout => ("timeout", Value::Null, Some(failure.clone())),
+        Body::Failed(failure) => ("failed", Value::Null, Some(failure.clone())),
+        Body::Cancelled => ("cancelled", Value::Null, None),
+    }
+}
+
+fn shown(stored: &Stored) -> Value {
+    match stored {
+        Stored::Value(value) => value.clone(),
+        Stored::Blob(blob) => blob.reference(),
+    }
+}
