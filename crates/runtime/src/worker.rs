@@ -229,6 +229,14 @@ impl Worker {
         }
     }
 
+    /// Waits until no task of this process is at work on a run, however it stands then.
+    pub async fn let_go(&self, run: RunId) {
+        let ended = locked(&self.active).get(&run).map(|a| a.ended.clone());
+        if let Some(mut ended) = ended {
+            let _ = ended.changed().await;
+        }
+    }
+
     async fn until_something_happens(
         self: &Arc<Worker>,
         run: RunId,
