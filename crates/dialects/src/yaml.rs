@@ -150,7 +150,7 @@ pub fn plain(text: &str) -> Value {
 }
 
 fn number(text: &str) -> Option<Number> {
-    let digits = text.strip_prefix('+').unwrap_or(text);
+    let digits = text.strip_prefix('+').filter(|rest| !rest.starts_with('-')).unwrap_or(text);
     if let Some(hex) = digits.strip_prefix("0x") {
         return u64::from_str_radix(hex, 16).ok().map(Number::from);
     }
@@ -432,4 +432,73 @@ fn is_string_tag(tag: &Tag) -> bool {
 
 fn doubled(name: &str, span: Span) -> Problem {
     Problem::error(span, format!("the key `{name}` is written twice")).help("only one of the two can be meant")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source { name: "test.yaml".into(), text: text.into() }
+    }
+
+    #[test]
+    fn scalars_follow_the_core_schema() {
+        let check = |text: &str, expected: Value| {
+            assert_eq!(parse(&source(&format!("a: {text}"))).unwrap().to_value()["a"], expected, "{text}");
+        };
+        check("yes", json!("yes"));
+        check("TRUE", json!(true));
+        check("~", json!(null));
+        check("''", json!(""));
+        check("-3", json!(-3));
+        check("+7", json!(7));
+        check("+-7", json!("+-7"));
+        check("0x1F", json!(31));
+        check("0o17", json!(15));
+        check("18446744073709551615", json!(u64::MAX));
+        check("1.50", json!(1.5));
+        check("1e3", json!(1000.0));
+        check("1.2.3", json!("1.2.3"));
+        check("2027-01-01", json!("2027-01-01"));
+        check("!!str 5", json!("5"));
+        check("|\n  two\n  lines\n", json!("two\nlines\n"));
+        check("{ 1: x, true: y }", json!({ "1": "x", "true": "y" }));
+    }
+
+    #[test]
+    fn places_are_bytes() {
+        let check = |text: &str, pointer: &str, expected: &str| {
+            let root = parse(&source(text)).unwrap();
+            let span = root.span_at(pointer);
+            assert_eq!(&text[span.start as usize..span.end as usize], expected);
+        };
+        check("a: ä\nb: [ö, üü]\n", "/b/1", "üü");
+        check("\u{feff}a: { b: x }\n", "/a/b", "x");
+        check("a: { b: x }\n", "/a/missing", "{ b: x }");
+        check("a:\n  - b: 1\n\n  - c: 2\n\nd: 3\n", "/a/0", "b: 1");
+        check("a/b: { c~d: x }\n", "/a~1b/c~0d", "x");
+    }
+
+    #[test]
+    fn what_is_refused_says_where() {
+        let check = |text: &str, expected: &str, position: (usize, usize)| {
+            let source = source(text);
+            let problems = parse(&source).unwrap_err();
+            assert!(problems[0].message.contains(expected), "{problems:?}");
+            assert_eq!(source.position(problems[0].span.start), position, "{problems:?}");
+        };
+        check("", "empty", (1, 1));
+        check("# nothing\n", "empty", (1, 1));
+        check("a: 1\nb: 2\na: 3\n", "`a` is written twice", (3, 1));
+        check("a: 1\n---\nb: 2\n", "several documents", (2, 1));
+        check("a: *b\n", "not valid YAML", (1, 4));
+        check("a: &x [*x]\n", "inside its own anchor", (1, 8));
+        check("? [a]\n: b\n", "a key must be text", (1, 3));
+        check("a: !secret b\n", "tags such as", (1, 4));
+        check("é: 1\n<<: { a: 1 }\n", "merge keys", (2, 1));
+    }
 }
