@@ -13,7 +13,7 @@ mod vocabulary;
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -40,7 +40,10 @@ pub enum Root {
     Now,
     /// The event that a wait's filter looks at.
     Event,
-    Step { key: String, part: Part },
+    Step {
+        key: String,
+        part: Part,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,7 +87,8 @@ struct Compiled {
 pub struct Expr {
     source: String,
     span: Span,
-    compiled: OnceLock<Result<Compiled, Flaw>>,
+    /// Shared, so that plans stay small and clones cheap.
+    compiled: OnceLock<Arc<Result<Compiled, Flaw>>>,
 }
 
 impl Expr {
@@ -143,7 +147,7 @@ impl Expr {
     }
 
     fn compiled(&self) -> Result<&Compiled, &Flaw> {
-        self.compiled.get_or_init(|| compile(&self.source)).as_ref()
+        self.compiled.get_or_init(|| Arc::new(compile(&self.source))).as_ref().as_ref()
     }
 
     /// The error with the expression it comes from. A value to load passes through untouched.
@@ -483,14 +487,21 @@ pub(crate) mod tests {
             ("input.q | indent(100000000) == ''", "would make more than"),
         ] {
             let expr = Expr::parse(source, Span::default()).unwrap_or_else(|p| panic!("{source}: {p:?}"));
-            let Err(EvalError::Type(message)) = expr.test(&world()) else { panic!("{source}: {:?}", expr.test(&world())) };
+            let Err(EvalError::Type(message)) = expr.test(&world()) else {
+                panic!("{source}: {:?}", expr.test(&world()))
+            };
             assert!(message.starts_with(expected) || message.contains(expected), "{source}: {message}");
         }
     }
 
     #[test]
     fn a_value_to_load_passes_through() {
-        for source in ["steps.large.output", "steps.large.output.x > 3", "steps.large.output.x | default(1)", "steps.large.output.x is defined"] {
+        for source in [
+            "steps.large.output",
+            "steps.large.output.x > 3",
+            "steps.large.output.x | default(1)",
+            "steps.large.output.x is defined",
+        ] {
             assert_eq!(eval(source), Err(EvalError::Load("abc".to_owned())), "{source}");
         }
     }
@@ -515,12 +526,23 @@ pub(crate) mod tests {
             assert!(problem.message.contains(message), "{source}: {}", problem.message);
             assert!(problem.help.as_deref().unwrap_or("").contains(help), "{source}: {:?}", problem.help);
             let place = problem.span.start as usize - 100..problem.span.end as usize - 100;
-            assert!(source[place.clone()].contains(marked) || marked.contains(&source[place.clone()]), "{source}: {place:?}");
+            assert!(
+                source[place.clone()].contains(marked) || marked.contains(&source[place.clone()]),
+                "{source}: {place:?}"
+            );
         }
-        for source in ["", "  ", "input.", "1 +", "(input.n", "input.n ==", "'open", "{{ input.n", "input.n input.n", "a = 1"] {
+        for source in
+            ["", "  ", "input.", "1 +", "(input.n", "input.n ==", "'open", "{{ input.n", "input.n input.n", "a = 1"]
+        {
             assert!(Expr::parse(source, Span::default()).is_err(), "{source}");
         }
-        for deep in ["(".repeat(5_000), "not ".repeat(1_900), "1+".repeat(3_900) + "1", "[".repeat(8_000), "-".repeat(8_000) + "1"] {
+        for deep in [
+            "(".repeat(5_000),
+            "not ".repeat(1_900),
+            "1+".repeat(3_900) + "1",
+            "[".repeat(8_000),
+            "-".repeat(8_000) + "1",
+        ] {
             assert!(Expr::parse(deep, Span::default()).is_err());
         }
     }

@@ -46,7 +46,13 @@ pub fn format_duration(ms: u64) -> String {
     // Below the second unit nobody looks: `2d3h`, not `2d3h4m5s`.
     let units = [("d", ms / DAY_MS), ("h", ms / HOUR_MS % 24), ("m", ms / MINUTE_MS % 60), ("s", ms / SECOND_MS % 60)];
     let first = units.iter().position(|(_, count)| *count > 0).unwrap_or(0);
-    units.iter().skip(first).take(2).filter(|(_, count)| *count > 0).map(|(unit, count)| format!("{count}{unit}")).collect()
+    units
+        .iter()
+        .skip(first)
+        .take(2)
+        .filter(|(_, count)| *count > 0)
+        .map(|(unit, count)| format!("{count}{unit}"))
+        .collect()
 }
 
 /// RFC 3339 (an offset or `Z` is required). Milliseconds since 1970.

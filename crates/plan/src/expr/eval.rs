@@ -30,6 +30,9 @@ pub struct Scope<'n> {
 
 type Evaluated<'n> = Result<Cow<'n, Value>, EvalError>;
 
+/// Those by place and those by name.
+type Arguments<'n> = (Vec<Value>, Vec<(&'n str, Value)>);
+
 impl<'n> Scope<'n> {
     pub fn new(names: &'n dyn Names) -> Scope<'n> {
         Scope { names, locals: Vec::new(), fuel: FUEL }
@@ -228,7 +231,7 @@ impl<'n> Scope<'n> {
         Ok(Cow::Owned(result))
     }
 
-    fn arguments(&mut self, args: &'n [Argument]) -> Result<(Vec<Value>, Vec<(&'n str, Value)>), EvalError> {
+    fn arguments(&mut self, args: &'n [Argument]) -> Result<Arguments<'n>, EvalError> {
         let (mut positional, mut named) = (Vec::new(), Vec::new());
         for arg in args {
             let value = self.eval_owned(&arg.value)?;
@@ -247,7 +250,7 @@ impl<'n> Scope<'n> {
             None => false,
         };
         match self.eval(input) {
-            Ok(value) if !value.is_null() && !(empty_too && !truth(&value)) => return Ok(value),
+            Ok(value) if !value.is_null() && (!empty_too || truth(&value)) => return Ok(value),
             Ok(_) | Err(EvalError::Reference(_)) => {}
             Err(error @ (EvalError::Load(_) | EvalError::Type(_))) => return Err(error),
         }
@@ -450,9 +453,7 @@ fn order(op: Comparison, left: &Value, right: &Value) -> Result<Ordering, EvalEr
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         _ => None,
     };
-    ordering.ok_or_else(|| {
-        EvalError::Type(format!("cannot compare {} {} {}", shown(left), op.symbol(), shown(right)))
-    })
+    ordering.ok_or_else(|| EvalError::Type(format!("cannot compare {} {} {}", shown(left), op.symbol(), shown(right))))
 }
 
 fn numbers(a: &Number, b: &Number) -> Option<Ordering> {
@@ -472,9 +473,7 @@ pub fn contains(container: &Value, value: &Value) -> Result<bool, EvalError> {
         (Value::Array(list), value) => Ok(list.iter().any(|item| equal(item, value))),
         (Value::Object(map), Value::String(key)) => Ok(map.contains_key(key)),
         (Value::String(text), Value::String(part)) => Ok(text.contains(part.as_str())),
-        (container, value) => {
-            Err(EvalError::Type(format!("cannot look for {} in {}", shown(value), shown(container))))
-        }
+        (container, value) => Err(EvalError::Type(format!("cannot look for {} in {}", shown(value), shown(container)))),
     }
 }
 
@@ -544,11 +543,8 @@ fn pick<T: Clone>(items: &[T], [start, stop, step]: [Option<i64>; 3]) -> Result<
         Some(at) => at.clamp(low, high),
         None => otherwise,
     };
-    let (mut at, end) = if step > 0 {
-        (bound(start, low), bound(stop, high))
-    } else {
-        (bound(start, high), bound(stop, low))
-    };
+    let (mut at, end) =
+        if step > 0 { (bound(start, low), bound(stop, high)) } else { (bound(start, high), bound(stop, low)) };
     let mut picked = Vec::new();
     while (step > 0 && at < end) || (step < 0 && at > end) {
         picked.extend(usize::try_from(at).ok().and_then(|at| items.get(at)).cloned());

@@ -334,7 +334,11 @@ impl<'r> Lowering<'r> {
         }
         segments.reverse();
         match at {
-            ast::Expr::Var(var) => self.named(var.id, segments, expr.span()),
+            ast::Expr::Var(var) => {
+                // The parser's place of `a.b.c` begins at its last part.
+                let whole = Place { start_offset: var.span().start_offset, ..expr.span() };
+                self.named(var.id, segments, whole)
+            }
             ast::Expr::GetItem(item) => self.computed(item, segments),
             other => {
                 let value = self.expr(other)?;
@@ -415,7 +419,9 @@ impl<'r> Lowering<'r> {
             let flaw = self.flaw(place, format!("a step has no part `{part}`"));
             let help = match nearest(part, PARTS) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("its parts are: {}; fields are below output: steps.{key}.output.{part}", PARTS.join(", ")),
+                None => {
+                    format!("its parts are: {}; fields are below output: steps.{key}.output.{part}", PARTS.join(", "))
+                }
             };
             return Err(wanted(flaw, help));
         };

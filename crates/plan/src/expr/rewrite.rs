@@ -8,6 +8,10 @@ use std::ops::Range;
 /// A longer expression is a mistake; it also bounds how deep the parser's tree can get.
 const MAX_EXPRESSION_BYTES: usize = 8 * 1024;
 
+/// The parser calls itself for each of these in one expression (`not`, `-x`, `**`, `else`) or text (`elif`), without
+/// a bound of its own.
+const MAX_CHAINED: usize = 64;
+
 /// Words after which a value is expected, so that a following `-` or `.` does not belong to them.
 const OPERATOR_WORDS: [&str; 7] = ["and", "or", "not", "in", "is", "if", "else"];
 
@@ -85,11 +89,16 @@ struct Scanner<'s> {
     at: usize,
     out: String,
     joints: Vec<(usize, usize)>,
+    /// Chained operators of the expression at hand.
+    chained: usize,
+    /// `elif` branches of the whole text.
+    branches: usize,
 }
 
 impl<'s> Scanner<'s> {
     fn new(source: &'s str) -> Scanner<'s> {
-        Scanner { source, at: 0, out: String::with_capacity(source.len() + 16), joints: vec![(0, 0)] }
+        let out = String::with_capacity(source.len() + 16);
+        Scanner { source, at: 0, out, joints: vec![(0, 0)], chained: 0, branches: 0 }
     }
 
     fn finish(self) -> Rewritten {
@@ -140,7 +149,10 @@ impl<'s> Scanner<'s> {
         let mut value_before = false;
         while let Some(c) = self.peek() {
             if self.at - start > MAX_EXPRESSION_BYTES {
-                return Err(Flaw::new(start..self.at, format!("an expression has at most {MAX_EXPRESSION_BYTES} bytes")));
+                return Err(Flaw::new(
+                    start..self.at,
+                    format!("an expression has at most {MAX_EXPRESSION_BYTES} bytes"),
+                ));
             }
             if depth == 0 && self.at_end(end) {
                 break;
@@ -155,7 +167,24 @@ impl<'s> Scanner<'s> {
                 '}' => depth = depth.saturating_sub(1),
                 _ => {}
             }
+            self.chain(c, value_before)?;
             value_before = self.token(c, value_before, nested)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what makes the parser recurse.
+    fn chain(&mut self, c: char, value_before: bool) -> Result<(), Flaw> {
+        match (c, self.word()) {
+            ('-', _) if !value_before => self.chained += 1,
+            ('*', _) if self.rest().starts_with("**") => self.chained += 1,
+            (_, "not" | "else") => self.chained += 1,
+            (_, "elif") => self.branches += 1,
+            _ => {}
+        }
+        if self.chained > MAX_CHAINED || self.branches > MAX_CHAINED {
+            let message = format!("more than {MAX_CHAINED} of `not`, `-`, `**`, `else` or `elif` in a row");
+            return Err(Flaw::new(self.at..self.at + c.len_utf8(), message));
         }
         Ok(())
     }
@@ -237,8 +266,10 @@ impl<'s> Scanner<'s> {
             return Ok(());
         }
         self.put("(", 0);
+        let mut opening = quote.len_utf8();
         loop {
-            let length = literal_length_inside(self.rest(), quote);
+            let length = literal_length_inside(self.rest(), quote, opening);
+            opening = 0;
             let open = self.rest()[length..].starts_with("{{");
             self.copy(length);
             if !open {
@@ -290,6 +321,7 @@ impl<'s> Scanner<'s> {
 
     fn tag(&mut self, end: &str) -> Result<(), Flaw> {
         let start = self.at;
+        self.chained = 0;
         self.copy(2);
         self.code(end, false)?;
         if self.rest().is_empty() {
@@ -317,11 +349,11 @@ fn literal_length(text: &str, quote: char, nested: bool) -> usize {
     text.len()
 }
 
-/// How much of a quoted text comes before its `{{` or its closing quote; the opening quote may stand first.
-fn literal_length_inside(text: &str, quote: char) -> usize {
+/// How much of a quoted text comes before its `{{` or its closing quote, after an `opening` quote of that length.
+fn literal_length_inside(text: &str, quote: char, opening: usize) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
-        if text[at..].starts_with("{{") || (c == quote && !escaped && at > 0) {
+        if text[at..].starts_with("{{") || (c == quote && !escaped && at >= opening) {
             return at;
         }
         escaped = c == '\\' && !escaped;
