@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion,
-    RequestMetaObject, SubscriptionFilter,
+    CallToolRequestParams, CallToolResponse, ClientConfig, ClientRequest, Implementation, ListToolsRequest,
+    PaginatedRequestParams, ProtocolVersion, RequestMetaObject, SubscriptionFilter,
 };
 use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -129,7 +129,8 @@ impl Connection {
         if !self.doubtful.load(Ordering::Acquire) {
             return true;
         }
-        let page = self.peer().list_tools(None);
+        // Not `list_tools`, which may answer from a cache.
+        let page = self.peer().send_request(ClientRequest::ListToolsRequest(ListToolsRequest::default()));
         let answers = !matches!(
             tokio::time::timeout(SIGN_OF_LIFE_TIMEOUT, page).await,
             Err(_) | Ok(Err(ServiceError::TransportClosed | ServiceError::TransportSend(_)))
@@ -249,6 +250,8 @@ fn subscribe(peer: &Peer<RoleClient>, changed: &Arc<AtomicBool>) {
     tokio::spawn(async move {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         let Ok(mut subscription) = peer.listen(filter).await else { return };
+        // Something may have changed before the server listened.
+        changed.store(true, Ordering::Release);
         while let Ok(Some(_)) = subscription.next().await {
             changed.store(true, Ordering::Release);
         }

@@ -8,7 +8,9 @@ import time
 
 MODE = sys.argv[1]
 TOOLS = ["echo", "key", "die", "hang", "garbage", "flood", "wrong_id", "fail", "change", "environment", "children"]
+TOOLS += ["wait", "cancelled"]
 listed = list(TOOLS)
+cancelled = []
 
 
 def send(message):
@@ -41,6 +43,10 @@ def call(number, params):
             time.sleep(60)
     if name == "flood":
         flood()
+    if name == "wait":
+        return None
+    if name == "cancelled":
+        return send({"id": number, "result": text(json.dumps(cancelled))})
     if name == "children":
         child = subprocess.Popen(["sleep", "600"])
         return send({"id": number, "result": text(json.dumps([os.getpid(), child.pid]))})
@@ -77,6 +83,8 @@ def answer(message):
         send({"id": number, "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}})
     elif method == "tools/list":
         send({"id": number, "result": tools(message.get("params") or {})})
+    elif method == "notifications/cancelled":
+        cancelled.append(message["params"]["requestId"])
     elif method == "tools/call":
         call(number, message["params"])
     elif number is not None:

@@ -118,6 +118,30 @@ async fn calls_carry_the_key_and_a_clean_environment() {
 }
 
 #[tokio::test]
+async fn a_dropped_call_is_cancelled() {
+    let server = server("good", PATIENT);
+    server.list_tools().await.unwrap();
+    let dropped = tokio::time::timeout(BRIEF, call(&server, "wait", PATIENT)).await;
+    assert!(dropped.is_err());
+    let deadline = Instant::now() + PATIENT;
+    while call(&server, "cancelled", PATIENT).await.unwrap() == json!([]) {
+        assert!(Instant::now() < deadline, "the server is never told");
+    }
+}
+
+#[tokio::test]
+async fn fifty_calls_at_once() {
+    let server = server("good", PATIENT);
+    let calls = (0..50).map(|n| {
+        let server = &server;
+        async move { (n, server.call("echo", fields(json!({"n": n})), KEY, PATIENT).await.unwrap()) }
+    });
+    for (n, answer) in futures::future::join_all(calls).await {
+        assert_eq!(answer, json!({"echo": {"n": n}}));
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_left_behind() {
     let server = server("good", PATIENT);
     let ids = call(&server, "children", PATIENT).await.unwrap();

@@ -69,7 +69,7 @@ fn config(written: &McpServer, secrets: &mut Secrets) -> Result<ServerConfig, Un
         command: written.command.clone(),
         args: written.args.clone(),
         env: expanded(written.env.iter(), secrets, sounds_secret)?,
-        url: written.url.as_deref().map(|url| secrets.expand(url)).transpose()?,
+        url: written.url.as_deref().map(|url| put_in("", url, secrets, |_| true)).transpose()?,
         headers: expanded(written.headers.iter(), secrets, |_| true)?,
     })
 }
@@ -81,14 +81,23 @@ fn expanded<'a>(
 ) -> Result<BTreeMap<String, String>, Undefined> {
     let mut made = BTreeMap::new();
     for (name, text) in written {
-        for (variable, value) in secrets.named_in(text)? {
-            if is_secret(name) || is_secret(&variable) {
-                secrets.insert(variable, value);
-            }
-        }
-        made.insert(name.clone(), secrets.expand(text)?);
+        made.insert(name.clone(), put_in(name, text, secrets, &is_secret)?);
     }
     Ok(made)
+}
+
+fn put_in(
+    name: &str,
+    text: &str,
+    secrets: &mut Secrets,
+    is_secret: impl Fn(&str) -> bool,
+) -> Result<String, Undefined> {
+    for (variable, value) in secrets.named_in(text)? {
+        if is_secret(name) || is_secret(&variable) {
+            secrets.insert(variable, value);
+        }
+    }
+    secrets.expand(text)
 }
 
 /// `${HOME}` in the environment of a server is no secret, `${SHOP_TOKEN}` is one.
@@ -150,4 +159,88 @@ fn failure(error: Error) -> Failure {
         Kind::Tool | Kind::Protocol => ErrorKind::Tool,
     };
     Failure::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use crate::tools::testing::{Bench, KEY};
+    use crate::tools::{CallLimits, Tools};
+    use serde_json::json;
+
+    const MISBEHAVING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../mcp/tests/it/misbehaving.py");
+
+    fn written(env: &[(&str, &str)]) -> McpServer {
+        let env = env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let args = vec![MISBEHAVING.to_owned(), "good".to_owned()];
+        McpServer { command: Some("python3".into()), args, env, ..McpServer::default() }
+    }
+
+    fn tools(server: McpServer) -> Tools {
+        let secrets = BTreeMap::from([("SHOP".to_owned(), "open-sesame".to_owned())]);
+        let mcp = BTreeMap::from([("shop".to_owned(), server)]);
+        Tools::new(&Settings { secrets, mcp, ..Settings::default() }).unwrap()
+    }
+
+    async fn call(tools: &Tools, name: &str, timeout: Duration) -> Result<Value, Failure> {
+        let (bench, arguments) = (Bench::new(), json!({"a": 1}));
+        let limits = CallLimits { timeout, effect: None };
+        let call = ToolCall { arguments: &arguments, key: KEY, run: &bench.run };
+        tools.call(name, call, limits).await.map(|returned| returned.value)
+    }
+
+    #[tokio::test]
+    async fn tools_of_a_server_are_chosen_and_called() {
+        let tools = tools(written(&[]));
+        let chosen = tools.select(&["mcp:shop/e*".into(), "mcp:shop/key".into()]).await.unwrap();
+        let effects: Vec<(&str, Effect)> = chosen.iter().map(|spec| (spec.name.as_str(), spec.effect)).collect();
+        assert_eq!(
+            effects,
+            [
+                ("mcp:shop/echo", Effect::Idempotent),
+                ("mcp:shop/environment", Effect::Once),
+                ("mcp:shop/key", Effect::Read)
+            ]
+        );
+        let minute = Duration::from_secs(60);
+        assert_eq!(call(&tools, "mcp:shop/echo", minute).await.unwrap(), json!({"echo": {"a": 1}}));
+        assert_eq!(call(&tools, "mcp:shop/key", minute).await.unwrap()["relais/idempotencyKey"], KEY);
+        let near = call(&tools, "mcp:shop/ecco", minute).await.unwrap_err();
+        assert!(near.message.contains("did you mean `mcp:shop/echo`?"), "{near}");
+        assert!(tools.list().await.tools.iter().any(|spec| spec.name == "mcp:shop/echo"));
+    }
+
+    #[tokio::test]
+    async fn lost_calls_are_uncertain_and_failed_ones_are_not() {
+        let tools = tools(written(&[]));
+        let check = async |tool: &str, timeout_ms: u64, kind: ErrorKind, part: &str| {
+            let failure = call(&tools, tool, Duration::from_millis(timeout_ms)).await.unwrap_err();
+            assert!(failure.kind == kind && failure.message.contains(part), "{failure}");
+        };
+        check("mcp:shop/fail", 60_000, ErrorKind::Tool, "no such product").await;
+        check("mcp:shop/die", 60_000, ErrorKind::Uncertain, "boom in the middle").await;
+        check("mcp:shop/hang", 1_500, ErrorKind::Uncertain, "took longer than 1.5 s").await;
+    }
+
+    #[tokio::test]
+    async fn secrets_reach_the_server_and_nobody_else() {
+        let tools = tools(written(&[("SHOP_TOKEN", "${SHOP}"), ("PLACE", "${PATH}")]));
+        let environment = call(&tools, "mcp:shop/environment", Duration::from_secs(60)).await.unwrap();
+        assert_eq!(environment["SHOP_TOKEN"], "[secret]");
+        assert_eq!(environment["PLACE"], std::env::var("PATH").unwrap());
+        let undefined = self::tools(written(&[("T", "${RELAIS_NO_SUCH_VARIABLE}")])).list().await;
+        assert!(undefined.failed[0].message.contains("`RELAIS_NO_SUCH_VARIABLE` is not defined"), "{undefined:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_described_twice_is_started_once() {
+        let tools = tools(written(&[]));
+        let again = BTreeMap::from([("shop".to_owned(), written(&[]))]);
+        let other = BTreeMap::from([("shop".to_owned(), written(&[("A", "b")]))]);
+        let server = |tools: &Tools| tools.servers.named["shop"].clone().unwrap();
+        assert!(Arc::ptr_eq(&server(&tools), &server(&tools.with_servers(&again))));
+        assert!(!Arc::ptr_eq(&server(&tools), &server(&tools.with_servers(&other))));
+    }
 }

@@ -70,7 +70,8 @@ impl Web {
     fn is_private_allowed(&self, url: &Url) -> bool {
         let Some(host) = url.host_str() else { return false };
         let with_port = format!("{host}:{}", url.port_or_known_default().unwrap_or_default());
-        self.rules.allow_private.iter().any(|entry| entry == host || *entry == with_port)
+        let is_named = |entry: &String| entry.eq_ignore_ascii_case(host) || entry.eq_ignore_ascii_case(&with_port);
+        self.rules.allow_private.iter().any(is_named)
     }
 }
 
@@ -100,9 +101,10 @@ fn literal(url: &Url) -> Option<IpAddr> {
 
 /// `example.org`, or `*.example.org` for every name under it.
 fn host_matches(pattern: &str, host: &str) -> bool {
+    let pattern = pattern.to_ascii_lowercase();
     match pattern.strip_prefix("*.") {
         Some(parent) => host.strip_suffix(parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-        None => pattern.eq_ignore_ascii_case(host),
+        None => pattern == host,
     }
 }
 
