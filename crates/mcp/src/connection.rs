@@ -140,10 +140,9 @@ impl Connection {
     }
 
     pub async fn tools(&self, limits: Limits) -> Result<Arc<[RemoteTool]>, Trouble> {
-        if !self.changed.swap(false, Ordering::AcqRel) {
-            if let Some(known) = self.known_tools() {
-                return Ok(known);
-            }
+        let has_changed = self.changed.swap(false, Ordering::AcqRel);
+        if let Some(known) = self.known_tools().filter(|_| !has_changed) {
+            return Ok(known);
         }
         self.meter.reset();
         let late = |_| Trouble::new(Kind::Timeout, format!("it did not list its tools within {:?}", limits.start));

@@ -284,7 +284,8 @@ mod tests {
             (big["truncated"].as_bool(), big["body"].as_str().map(str::len)),
             (Some(true), Some(web::ANSWER_BYTES_MAX))
         );
-        let post = json!({"method": "POST", "url": peer.url("/echo"), "json": {"k": 1}, "headers": {"X-A": "b", "Authorization": "Bearer ${secret:TOKEN}"}});
+        let headers = json!({"X-A": "b", "Authorization": "Bearer ${secret:TOKEN}"});
+        let post = json!({"method": "POST", "url": peer.url("/echo"), "json": {"k": 1}, "headers": headers});
         let echo = bench.call(&tool, post).await.unwrap().value["body"].as_str().unwrap().to_owned();
         for part in [
             "POST /echo",
@@ -324,7 +325,8 @@ mod tests {
         let (peer, other, bench) = (Peer::start().await, Peer::start().await, Bench::new());
         let tool = tool(&[], &[&peer.host(), &other.host()]);
         let headers = json!({"X-Key": "${secret:TOKEN}", "Authorization": "a", "X-Plain": "p"});
-        let moved = json!({"method": "POST", "body": "b", "url": peer.url(&format!("/redirect?{}", other.url("/echo"))), "headers": headers});
+        let away = peer.url(&format!("/redirect?{}", other.url("/echo")));
+        let moved = json!({"method": "POST", "body": "b", "url": away, "headers": headers});
         let echo = bench.call(&tool, moved).await.unwrap().value["body"].as_str().unwrap().to_owned();
         assert!(echo.starts_with("GET /echo") && echo.contains("x-plain: p"), "{echo}");
         assert!(!echo.contains("s3cr3t") && !echo.contains("authorization"), "{echo}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
 use relais_mcp::{Error, Kind, Limits, RemoteTool, Server, ServerConfig};
-use relais_plan::{Effect, McpServer};
+use relais_plan::{Effect, McpServer, Schema};
 use serde_json::Value;
 
 use crate::mask::{Secrets, Undefined};
@@ -20,29 +20,62 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// Servers by name; each started once for all who describe it in the same way.
 #[derive(Clone, Default)]
 pub struct Servers {
-    named: BTreeMap<String, Result<Arc<Server>, Failure>>,
-    pool: Arc<Mutex<Vec<(String, ServerConfig, Weak<Server>)>>>,
+    named: BTreeMap<String, Result<Arc<Source>, Failure>>,
+    pool: Arc<Mutex<Vec<Pooled>>>,
+}
+
+struct Pooled {
+    name: String,
+    config: ServerConfig,
+    source: Weak<Source>,
+}
+
+/// A server, and its tools as they were last listed.
+struct Source {
+    server: Arc<Server>,
+    built: Mutex<Option<Built>>,
+}
+
+#[derive(Clone)]
+struct Built {
+    from: Arc<[RemoteTool]>,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Source {
+    /// Built once per listing.
+    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, Error> {
+        let listed = self.server.list_tools().await?;
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = built.take().filter(|known| Arc::ptr_eq(&known.from, &listed));
+        let current = known.unwrap_or_else(|| Built { tools: self.build(&listed), from: listed });
+        Ok(built.insert(current).tools.clone())
+    }
+
+    fn build(&self, listed: &[RemoteTool]) -> Vec<Arc<dyn Tool>> {
+        listed.iter().map(|tool| Arc::new(McpTool::new(self.server.clone(), tool)) as Arc<dyn Tool>).collect()
+    }
 }
 
 impl Servers {
     /// Values of variables that are secrets by their use are put into `secrets`, so that they are masked.
     pub fn add(&mut self, name: &str, written: &McpServer, secrets: &mut Secrets) {
-        let server = config(written, secrets)
-            .map(|config| self.shared(name, config))
-            .map_err(|undefined| Failure::new(ErrorKind::Config, format!("MCP server `{name}`: {undefined}")));
-        self.named.insert(name.to_owned(), server);
+        let undefined = |undefined| Failure::new(ErrorKind::Config, format!("MCP server `{name}`: {undefined}"));
+        let source = config(written, secrets).map(|config| self.shared(name, config)).map_err(undefined);
+        self.named.insert(name.to_owned(), source);
     }
 
-    fn shared(&self, name: &str, config: ServerConfig) -> Arc<Server> {
+    fn shared(&self, name: &str, config: ServerConfig) -> Arc<Source> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        pool.retain(|(_, _, server)| server.strong_count() > 0);
-        let known = pool.iter().find(|(known, settings, _)| known == name && *settings == config);
-        if let Some(server) = known.and_then(|(_, _, server)| server.upgrade()) {
-            return server;
+        pool.retain(|pooled| pooled.source.strong_count() > 0);
+        let known = pool.iter().find(|pooled| pooled.name == name && pooled.config == config);
+        if let Some(source) = known.and_then(|pooled| pooled.source.upgrade()) {
+            return source;
         }
         let server = Arc::new(Server::new(name, config.clone(), Limits::default()));
-        pool.push((name.to_owned(), config, Arc::downgrade(&server)));
-        server
+        let source = Arc::new(Source { server, built: Mutex::default() });
+        pool.push(Pooled { name: name.to_owned(), config, source: Arc::downgrade(&source) });
+        source
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -51,15 +84,15 @@ impl Servers {
 
     /// Lists one server's tools, starting it if need be.
     pub async fn tools(&self, name: &str) -> Result<Vec<Arc<dyn Tool>>, Failure> {
-        let Some(server) = self.named.get(name) else { return Ok(Vec::new()) };
-        let server = server.clone()?;
-        let listed = server.list_tools().await.map_err(failure)?;
-        Ok(listed.iter().map(|tool| Arc::new(McpTool::new(server.clone(), tool)) as Arc<dyn Tool>).collect())
+        match self.named.get(name) {
+            Some(source) => source.clone()?.tools().await.map_err(failure),
+            None => Ok(Vec::new()),
+        }
     }
 
     pub async fn stop(&self) {
-        for server in self.named.values().flatten() {
-            server.stop().await;
+        for source in self.named.values().flatten() {
+            source.server.stop().await;
         }
     }
 }
@@ -117,7 +150,7 @@ impl McpTool {
         let spec = ToolSpec {
             name: format!("{PREFIX}{}/{}", server.name(), tool.name),
             description: tool.description.clone(),
-            parameters: tool.parameters.clone(),
+            parameters: parameters(&tool.parameters),
             effect: effect(tool),
         };
         McpTool { spec, server, tool: tool.name.clone() }
@@ -139,6 +172,13 @@ impl Tool for McpTool {
             Ok(Returned { value, ..Returned::default() })
         })
     }
+}
+
+/// Always an object schema. One that is not valid would stop every call and every model: the server checks alone then.
+fn parameters(listed: &Value) -> Value {
+    let mut schema = listed.clone();
+    schema["type"] = "object".into();
+    if Schema::written(&schema).is_ok() { schema } else { serde_json::json!({"type": "object"}) }
 }
 
 fn effect(tool: &RemoteTool) -> Effect {
@@ -232,6 +272,16 @@ mod tests {
         assert_eq!(environment["PLACE"], std::env::var("PATH").unwrap());
         let undefined = self::tools(written(&[("T", "${RELAIS_NO_SUCH_VARIABLE}")])).list().await;
         assert!(undefined.failed[0].message.contains("`RELAIS_NO_SUCH_VARIABLE` is not defined"), "{undefined:?}");
+    }
+
+    #[test]
+    fn schemas_that_are_none_do_not_stop_calls() {
+        let check = |given: Value, wanted: Value| assert_eq!(parameters(&given), wanted);
+        let fine = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        check(fine.clone(), fine);
+        check(json!({}), json!({"type": "object"}));
+        check(json!({"properties": {"a": {"type": "nonsense"}}}), json!({"type": "object"}));
+        check(json!({"properties": {"a": {"$ref": "#/nowhere"}}}), json!({"type": "object"}));
     }
 
     #[tokio::test]

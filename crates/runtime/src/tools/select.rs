@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use relais_engine::{ErrorKind, Failure};
+use relais_plan::Effect;
 use relais_plan::problem::nearest;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -65,6 +66,11 @@ impl Tools {
         Manifest::new(version.into(), &self.list().await.tools)
     }
 
+    /// What a call may do; none for an unknown tool or a server that does not answer.
+    pub async fn effect(&self, name: &str, arguments: &Value) -> Option<Effect> {
+        Some(self.find(name).await.ok()?.effect(arguments))
+    }
+
     pub(super) async fn find(&self, name: &str) -> Result<Arc<dyn Tool>, Failure> {
         if let Some(tool) = self.own.get(name) {
             return Ok(tool.clone());
@@ -85,10 +91,10 @@ impl Tools {
     }
 
     fn unknown<'a>(&self, written: &str, remote: impl Iterator<Item = &'a Arc<dyn Tool>>) -> Failure {
-        if let Some((server, _)) = written.strip_prefix(mcp::PREFIX).and_then(|rest| rest.split_once('/')) {
-            if !server.contains('*') && !self.servers.names().any(|name| name == server) {
-                return self.unknown_server(server);
-            }
+        let server = written.strip_prefix(mcp::PREFIX).and_then(|rest| Some(rest.split_once('/')?.0));
+        let is_unknown = |server: &&str| !server.contains('*') && !self.servers.names().any(|name| name == *server);
+        if let Some(server) = server.filter(is_unknown) {
+            return self.unknown_server(server);
         }
         let mut names: Vec<&str> = self.own.keys().map(String::as_str).collect();
         names.extend(remote.map(|tool| tool.spec().name.as_str()));

@@ -119,8 +119,14 @@ impl Tool for SendMessage {
 }
 
 fn message(given: &Arguments, call: &ToolCall<'_>) -> Value {
-    let (run, key) = (call.run.run, call.key);
-    json!({"channel": given.channel, "title": given.title, "text": given.text, "data": given.data, "run": run, "key": key})
+    json!({
+        "channel": given.channel,
+        "title": given.title,
+        "text": given.text,
+        "data": given.data,
+        "run": call.run.run,
+        "key": call.key
+    })
 }
 
 /// Named by the key, so that a repeated call leaves one notification.

@@ -239,10 +239,9 @@ pub async fn read(mut response: Response) -> Result<Answer, reqwest::Error> {
 impl Answer {
     /// JSON as a value, text as text, anything else as base64.
     pub fn value(&self) -> Value {
-        if !self.truncated && self.content_type.contains("json") {
-            if let Ok(value) = serde_json::from_slice(&self.bytes) {
-                return value;
-            }
+        let is_json = !self.truncated && self.content_type.contains("json");
+        if let Some(value) = is_json.then(|| serde_json::from_slice(&self.bytes).ok()).flatten() {
+            return value;
         }
         readable(&self.bytes, self.truncated || self.content_type.starts_with("text/"))
     }
