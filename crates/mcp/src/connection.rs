@@ -316,6 +316,7 @@ fn is_undelivered(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
             error.is_connect() || error.status().is_some_and(|s| s.is_client_error())
         }
         Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => true,
+        Some(StreamableHttpError::HttpStatus(answer)) => answer.status < 500,
         Some(StreamableHttpError::SessionExpired) => true,
         _ => false,
     }

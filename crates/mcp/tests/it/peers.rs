@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relais_mcp::{Kind, Limits, Server, ServerConfig};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::{KEY, PATIENT, fields, fixture, stdio};
@@ -127,6 +127,47 @@ async fn files_through_the_filesystem_server() {
     let path = root.join("a.txt");
     let got = server.call("read_text_file", fields(json!({"path": path})), KEY, PATIENT).await.unwrap();
     assert!(got.to_string().contains("content of a"), "{got}");
+}
+
+/// Answers every request with the same bytes, or with silence.
+async fn parrot(answer: Option<&'static str>) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut request = [0; 8192];
+            let _ = socket.read(&mut request).await;
+            if let Some(answer) = answer {
+                let _ = socket.write_all(answer.as_bytes()).await;
+            } else {
+                kept.push(socket);
+            }
+        }
+    });
+    format!("http://{address}/mcp")
+}
+
+#[tokio::test]
+async fn strange_http_servers_are_told_apart() {
+    let check = async |answer: Option<&'static str>, kind: Kind, part: &str| {
+        let config = ServerConfig { url: Some(parrot(answer).await), ..ServerConfig::default() };
+        let server = Server::new("shop", config, Limits { start: Duration::from_secs(3) });
+        let error = server.list_tools().await.unwrap_err();
+        assert_eq!((error.kind, error.sent), (kind, false), "{error}");
+        assert!(error.message.contains(part), "{error}");
+    };
+    let html = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: 6\r\n\r\n<html>";
+    let closed =
+        "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let broken = "HTTP/1.1 500 Oops\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let half = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\":";
+    check(Some(html), Kind::Unreachable, "text/html").await;
+    check(Some(closed), Kind::Unreachable, "uth").await;
+    check(Some(broken), Kind::Unreachable, "500").await;
+    check(Some(half), Kind::Unreachable, "").await;
+    check(Some("nonsense"), Kind::Unreachable, "").await;
+    check(None, Kind::Timeout, "within 3s").await;
 }
 
 #[tokio::test]

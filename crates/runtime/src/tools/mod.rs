@@ -99,8 +99,12 @@ impl Tools {
         };
         match outcome {
             Ok(returned) => Ok(self.masked(returned)),
-            Err(failure) => Err(Failure::new(failure.kind, self.mask.mask_text(&failure.message))),
+            Err(failure) => Err(self.masked_failure(failure)),
         }
+    }
+
+    fn masked_failure(&self, failure: Failure) -> Failure {
+        Failure::new(failure.kind, self.mask.mask_text(&failure.message))
     }
 
     fn masked(&self, returned: Returned) -> Returned {

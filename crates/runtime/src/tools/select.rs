@@ -37,9 +37,7 @@ impl Tools {
         for outcome in asked {
             match outcome {
                 Ok(tools) => all.tools.extend(tools.iter().map(|tool| tool.spec().clone())),
-                Err(failure) => {
-                    all.failed.push(Failure::new(failure.kind, self.mask.mask_text(&failure.message)));
-                }
+                Err(failure) => all.failed.push(self.masked_failure(failure)),
             }
         }
         all.tools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -84,7 +82,8 @@ impl Tools {
     async fn ask_servers(&self, pattern: &str, into: &mut BTreeMap<String, Vec<Arc<dyn Tool>>>) -> Result<(), Failure> {
         for name in self.servers.names() {
             if may_mean(pattern, name) && !into.contains_key(name) {
-                into.insert(name.to_owned(), self.servers.tools(name).await?);
+                let tools = self.servers.tools(name).await.map_err(|failure| self.masked_failure(failure))?;
+                into.insert(name.to_owned(), tools);
             }
         }
         Ok(())
