@@ -119,7 +119,7 @@ impl HttpRequest {
     }
 
     async fn hop(&self, request: &Request) -> Result<Response, Failure> {
-        let client = self.web.client_for(&request.url).map_err(wrong)?;
+        let client = self.web.client_for(&request.url)?;
         let mut sent = client
             .request(request.method.clone(), request.url.clone())
             .headers(request.headers.clone())
@@ -263,7 +263,7 @@ mod tests {
 
     fn tool(allow: &[&str], allow_private: &[&str]) -> HttpRequest {
         let list = |hosts: &[&str]| hosts.iter().map(|host| host.to_string()).collect();
-        let web = Web::new(&HttpSettings { allow: list(allow), allow_private: list(allow_private) }).unwrap();
+        let web = Web::new(&HttpSettings { allow: list(allow), allow_private: list(allow_private) });
         let secrets = BTreeMap::from([("TOKEN".to_owned(), "s3cr3t-value".to_owned())]);
         HttpRequest::new(Arc::new(web), Arc::new(Secrets::new(&secrets)))
     }

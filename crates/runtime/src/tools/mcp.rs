@@ -221,7 +221,7 @@ mod tests {
     fn tools(server: McpServer) -> Tools {
         let secrets = BTreeMap::from([("SHOP".to_owned(), "open-sesame".to_owned())]);
         let mcp = BTreeMap::from([("shop".to_owned(), server)]);
-        Tools::new(&Settings { secrets, mcp, ..Settings::default() }).unwrap()
+        Tools::new(&Settings { secrets, mcp, ..Settings::default() })
     }
 
     async fn call(tools: &Tools, name: &str, timeout: Duration) -> Result<Value, Failure> {

@@ -212,7 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn selects_and_names_the_nearest() {
-        let tools = Tools::new(&Settings::default()).unwrap();
+        let tools = Tools::new(&Settings::default());
         let select = async |patterns: &[&str]| {
             let patterns: Vec<String> = patterns.iter().map(|pattern| pattern.to_string()).collect();
             let chosen = tools.select(&patterns).await;
@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_hash_follows_names_and_parameters_only() {
-        let tools = Tools::new(&Settings::default()).unwrap().list().await.tools;
+        let tools = Tools::new(&Settings::default()).list().await.tools;
         let hash = |tools: &[ToolSpec]| Manifest::new("2026-01-01".into(), tools).hash;
         let mut other: Vec<ToolSpec> = tools.iter().rev().cloned().collect();
         other[0].description = "other words".into();
