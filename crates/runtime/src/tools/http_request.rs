@@ -230,7 +230,7 @@ fn spec() -> ToolSpec {
         description: "Calls an HTTP address and returns {status, headers, body, truncated}. A JSON body comes back \
                       parsed, text as text, other bytes as {base64}. A status of 400 or more is a result, not an \
                       error: look at `status`. Redirects are followed. Private and local addresses are refused. Write \
-                      ${secret:NAME} in a header value to send a configured secret without seeing it."
+                      ${secret:NAME} in a header value to send a configured secret without seeing it, to hosts that the settings name."
             .into(),
         parameters: json!({
             "type": "object",
