@@ -53,14 +53,14 @@ pub struct Tools {
 
 impl Tools {
     /// The built-in tools and the MCP servers of the settings. Starts nothing yet.
-    pub fn new(settings: &Settings) -> Result<Tools, Failure> {
+    pub fn new(settings: &Settings) -> Tools {
         let secrets = Arc::new(Secrets::new(&settings.secrets));
         let mask = Arc::new(Mask::new(&secrets));
         let mut tools = Tools { own: BTreeMap::new(), servers: mcp::Servers::default(), secrets, mask };
-        for tool in built_in(settings, &tools.secrets)? {
+        for tool in built_in(settings, &tools.secrets) {
             tools.register(tool);
         }
-        Ok(tools.with_servers(&settings.mcp))
+        tools.with_servers(&settings.mcp)
     }
 
     /// The same tools and further MCP servers, such as those of a workflow file. A server that is described in the
@@ -109,8 +109,12 @@ impl Tools {
         };
         match outcome {
             Ok(returned) => Ok(self.masked(returned)),
-            Err(failure) => Err(Failure::new(failure.kind, self.mask.mask_text(&failure.message))),
+            Err(failure) => Err(self.masked_failure(failure)),
         }
+    }
+
+    fn masked_failure(&self, failure: Failure) -> Failure {
+        Failure::new(failure.kind, self.mask.mask_text(&failure.message))
     }
 
     fn masked(&self, returned: Returned) -> Returned {
@@ -168,10 +172,10 @@ fn shown(time: Duration) -> String {
     if time.as_millis() < 1000 { format!("{} ms", time.as_millis()) } else { format!("{} s", time.as_secs_f64()) }
 }
 
-fn built_in(settings: &Settings, secrets: &Arc<Secrets>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+fn built_in(settings: &Settings, secrets: &Arc<Secrets>) -> Vec<Arc<dyn Tool>> {
     let tools = settings.tools.clone();
-    let web = Arc::new(web::Web::new(&tools.http_request)?);
-    Ok(vec![
+    let web = Arc::new(web::Web::new(&tools.http_request));
+    vec![
         Arc::new(http_request::HttpRequest::new(web.clone(), secrets.clone())),
         Arc::new(list_artifacts::ListArtifacts::default()),
         Arc::new(list_files::ListFiles::default()),
@@ -183,7 +187,7 @@ fn built_in(settings: &Settings, secrets: &Arc<Secrets>) -> Result<Vec<Arc<dyn T
         Arc::new(search_web::SearchWeb::new(tools.search_web, web.clone(), secrets.clone())),
         Arc::new(send_message::SendMessage::new(tools.channels, web, secrets.clone())),
         Arc::new(write_file::WriteFile::default()),
-    ])
+    ]
 }
 
 /// A mistake that a model can repair.
@@ -240,7 +244,7 @@ mod tests {
 
     fn tools() -> Tools {
         let secrets = BTreeMap::from([("HEART".to_owned(), "tell-tale-heart".to_owned())]);
-        let mut tools = Tools::new(&Settings { secrets, ..Settings::default() }).unwrap();
+        let mut tools = Tools::new(&Settings { secrets, ..Settings::default() });
         let parameters = json!({"type": "object", "properties": {"act": {"type": "string"}}, "required": ["act"]});
         let spec = ToolSpec { name: "actor".into(), description: String::new(), parameters, effect: Effect::Once };
         tools.register(Arc::new(Actor { spec }));
