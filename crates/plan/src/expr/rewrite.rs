@@ -93,12 +93,14 @@ struct Scanner<'s> {
     chained: usize,
     /// `elif` branches of the whole text.
     branches: usize,
+    /// The path being read began with `steps`.
+    in_steps: bool,
 }
 
 impl<'s> Scanner<'s> {
     fn new(source: &'s str) -> Scanner<'s> {
         let out = String::with_capacity(source.len() + 16);
-        Scanner { source, at: 0, out, joints: vec![(0, 0)], chained: 0, branches: 0 }
+        Scanner { source, at: 0, out, joints: vec![(0, 0)], chained: 0, branches: 0, in_steps: false }
     }
 
     fn finish(self) -> Rewritten {
@@ -209,7 +211,8 @@ impl<'s> Scanner<'s> {
             c if c.is_alphanumeric() || c == '_' => {
                 let word = self.word();
                 self.copy(word.len());
-                if word == "steps" {
+                self.in_steps = word == "steps";
+                if self.in_steps {
                     self.field(true);
                 }
                 Ok(!OPERATOR_WORDS.contains(&word))
@@ -252,7 +255,7 @@ impl<'s> Scanner<'s> {
         } else {
             self.put(&format!("['{key}']"), 1 + key.len());
         }
-        if key == "outputs" && !id {
+        if key == "outputs" && !id && self.in_steps {
             self.field(true);
         }
     }
@@ -401,6 +404,8 @@ mod tests {
             ("x - y", "x - y"),
             ("steps.p.outputs.my-child.output", "steps.p.outputs['my-child'].output"),
             ("steps.p.outputs.0.output", "steps.p.outputs[0].output"),
+            ("steps['p'].outputs.my-child.output", "steps['p'].outputs['my-child'].output"),
+            ("input.outputs.n-1", "input.outputs.n-1"),
             ("steps.1.output", "steps['1'].output"),
             ("items.0.name", "items[0].name"),
             ("input.größe", "input['größe']"),
