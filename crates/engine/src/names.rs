@@ -115,6 +115,10 @@ impl View<'_> {
         match (&instance.work, &self.ctx.program.plan.node(node).op) {
             (Work::Fan(work), Op::Fan(fan)) => self.fan_output(work, fan),
             (Work::Each(work), _) => self.each_output(work).map(Cow::Owned),
+            (Work::Chose(_), _) => match instance.yields {
+                Some(inner) => self.output(scope, inner),
+                None => Ok(Cow::Owned(Value::Null)),
+            },
             _ => Ok(Cow::Owned(Value::Null)),
         }
     }
