@@ -29,7 +29,7 @@ pub trait Store: Send + Sync + 'static {
     /// pending or running, and those waiting whose time has come. One run is given to one owner only.
     fn claim(&self, claim: Claim) -> Reply<'_, Vec<RunId>>;
 
-    /// Prolongs all leases of an owner.
+    /// Prolongs all leases of an owner. A lease belongs to the owner, so a claim prolongs what it held before, too.
     fn renew(&self, owner: Owner, until: Millis) -> Reply<'_, ()>;
 
     /// Gives up the lease of one run, if `owner` still has it.
@@ -38,7 +38,7 @@ pub trait Store: Send + Sync + 'static {
     /// Everyone who holds a lease on an unfinished run.
     fn owners(&self) -> Reply<'_, Vec<Owner>>;
 
-    /// Newest first.
+    /// Newest first, by start and then by id.
     fn list(&self, filter: Filter) -> Reply<'_, Page>;
 
     /// Changes from now on, those of other processes included (within 100 ms). Lagging loses the oldest changes, never
@@ -59,7 +59,8 @@ pub trait Store: Send + Sync + 'static {
 
     fn get_blob(&self, hash: String) -> Reply<'_, Option<Vec<u8>>>;
 
-    /// Removes finished runs that ended before, with children, entries, and blobs nobody refers to any more.
+    /// Removes finished runs that ended before, with children, entries, and blobs nobody refers to any more. A blob
+    /// that was put within the last day stays: the entry that refers to it may be on its way.
     fn prune(&self, prune: Prune) -> Reply<'_, Pruned>;
 }
 
@@ -71,6 +72,8 @@ pub struct NewRun {
     pub key: Option<String>,
     /// Who works on it from the start, and until when.
     pub lease: Option<(Owner, Millis)>,
+    /// Hashes of the blobs that the entry refers to; they stay as long as the run.
+    pub blobs: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -81,6 +84,8 @@ pub struct Batch {
     pub summary: Option<Summary>,
     /// Give up the lease in the same transaction.
     pub release: bool,
+    /// Hashes of the blobs that the entry refers to; they stay as long as the run.
+    pub blobs: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -104,10 +109,26 @@ pub enum Which {
     One(RunId),
 }
 
+/// An entry was appended. Another process's writes are seen without their details: such a change carries the nil run
+/// and number 0 and means that anything may have been written, so look at the runs you care about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub run: RunId,
     pub seq: u64,
+}
+
+impl Change {
+    /// Somebody else wrote something.
+    pub const FOREIGN: Change = Change { run: RunId::nil(), seq: 0 };
+
+    pub fn is_foreign(&self) -> bool {
+        *self == Change::FOREIGN
+    }
+
+    /// Whether a reader of this run should look for new entries.
+    pub fn concerns(&self, run: RunId) -> bool {
+        self.run == run || self.is_foreign()
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -124,6 +145,7 @@ pub struct Filter {
     pub started_before: Option<Millis>,
     /// From a former page.
     pub cursor: Option<String>,
+    /// Rows on the page, at most 1,000; 0 means 100.
     pub limit: usize,
 }
 
@@ -161,8 +183,10 @@ pub struct Document {
 
 #[derive(Debug, Clone)]
 pub struct Prune {
-    /// `(status, ended before)`; runs of other statuses stay.
+    /// `(status, ended before)`; runs of other statuses stay. Children go with the run that started them and stay as
+    /// long as it does; a run with an unfinished descendant stays.
     pub before: Vec<(RunStatus, Millis)>,
+    /// No further run is begun when so many are gone; 0 means 1,000.
     pub limit: usize,
 }
 

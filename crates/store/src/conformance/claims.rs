@@ -1,0 +1,135 @@
+//! Claim, renew, release, owners.
+
+use std::collections::BTreeSet;
+
+use relais_engine::RunStatus::{Completed, Pending, Running, Waiting};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::Filter;
+
+async fn claimed(store: &dyn Store, claim: Claim) -> BTreeSet<RunId> {
+    let runs = store.claim(claim).await.unwrap();
+    let set: BTreeSet<RunId> = runs.iter().copied().collect();
+    assert_eq!(set.len(), runs.len(), "no run is given twice");
+    set
+}
+
+async fn waiting_until(store: &dyn Store, wake_at: Option<Millis>) -> RunId {
+    created(store, Summary { wake_at, ..summary(run(), Waiting) }).await
+}
+
+pub(super) async fn orphans_and_due_waits(Handles { here, there }: Handles) {
+    let pending = started(&*here, Pending).await;
+    let running = started(&*here, Running).await;
+    started(&*here, Completed).await;
+    let due = waiting_until(&*here, Some(500)).await;
+    let later = waiting_until(&*here, Some(501)).await;
+    let signal = waiting_until(&*here, None).await;
+    assert_eq!(claimed(&*there, claim("a", 500, Which::Any)).await, [pending, running, due].into());
+    assert_eq!(claimed(&*here, claim("b", 500, Which::Any)).await, [].into());
+    assert_eq!(claimed(&*here, claim("b", 550, Which::Any)).await, [later].into());
+    assert_eq!(here.owners().await.unwrap(), ["a", "b"]);
+    let page = there.list(Filter { run: Some(due), ..Filter::default() }).await.unwrap();
+    assert_eq!((page.rows[0].owner.as_deref(), page.rows[0].lease_until), (Some("a"), Some(600)));
+    assert_eq!(claimed(&*here, claim("b", 550, Which::One(signal))).await, [signal].into());
+}
+
+pub(super) async fn given_to_one_owner_only(Handles { here, there }: Handles) {
+    let mut runs = BTreeSet::new();
+    for _ in 0..40 {
+        runs.insert(started(&*here, Pending).await);
+    }
+    let mut tasks = JoinSet::new();
+    for number in 0..8 {
+        let store = if number % 2 == 0 { here.clone() } else { there.clone() };
+        tasks.spawn(async move {
+            let mut mine = Vec::new();
+            loop {
+                let some = Claim { limit: 3, ..claim(&format!("owner {number}"), 10, Which::Any) };
+                let some = store.claim(some).await.unwrap();
+                assert!(some.len() <= 3);
+                if some.is_empty() {
+                    return mine;
+                }
+                mine.extend(some);
+            }
+        });
+    }
+    let given = tasks.join_all().await.concat();
+    assert_eq!(given.len(), runs.len(), "none twice");
+    assert_eq!(given.into_iter().collect::<BTreeSet<_>>(), runs, "all of them");
+}
+
+pub(super) async fn dead_and_expired_owners(Handles { here, there }: Handles) {
+    let leased = NewRun { lease: Some(("a".into(), 100)), ..new_run(summary(run(), Running)) };
+    let first = here.create(leased).await.unwrap();
+    assert_eq!(claimed(&*there, claim("b", 99, Which::Any)).await, [].into());
+    assert_eq!(claimed(&*here, claim("a", 99, Which::Any)).await, [].into(), "it has it already");
+    assert_eq!(claimed(&*there, claim("b", 100, Which::Any)).await, [first].into(), "the lease has expired");
+    assert_eq!(here.owners().await.unwrap(), ["b"]);
+    let dead = Claim { dead: vec!["b".into(), "x".into()], ..claim("c", 101, Which::Any) };
+    assert_eq!(claimed(&*here, dead).await, [first].into(), "b is dead, its lease counts no more");
+    let held =
+        NewRun { lease: Some(("d".into(), 1_000)), ..new_run(Summary { wake_at: Some(5), ..summary(run(), Waiting) }) };
+    let waiting = here.create(held).await.unwrap();
+    assert_eq!(claimed(&*here, claim("e", 150, Which::Any)).await, [].into(), "d lives and has it");
+    let dead = Claim { dead: vec!["d".into()], ..claim("e", 150, Which::Any) };
+    assert_eq!(claimed(&*here, dead).await, [waiting].into());
+}
+
+/// Whoever claims a finished run to resume it and is gone before it does, does not keep it.
+pub(super) async fn a_finished_run_outlives_its_owner(Handles { here, there }: Handles) {
+    let run = started(&*here, Completed).await;
+    assert_eq!(claimed(&*here, claim("a", 10, Which::One(run))).await, [run].into());
+    assert_eq!(claimed(&*there, claim("b", 10, Which::One(run))).await, [].into());
+    assert_eq!(claimed(&*there, claim("b", 500, Which::Any)).await, [].into());
+    assert_eq!(claimed(&*there, claim("b", 500, Which::One(run))).await, [run].into());
+}
+
+pub(super) async fn a_tree_and_a_single_run(Handles { here, .. }: Handles) {
+    let root = started(&*here, Running).await;
+    let child = created(&*here, Summary { parent: Some(root), ..summary(run(), Completed) }).await;
+    let grandchild = created(&*here, Summary { parent: Some(child), ..summary(run(), Pending) }).await;
+    let late = created(&*here, Summary { parent: Some(root), wake_at: Some(9_000), ..summary(run(), Waiting) }).await;
+    let other = started(&*here, Running).await;
+    assert_eq!(claimed(&*here, claim("a", 10, Which::Tree(root))).await, [root, grandchild].into());
+    assert_eq!(claimed(&*here, claim("b", 10, Which::Tree(root))).await, [].into());
+    assert_eq!(claimed(&*here, claim("b", 10, Which::One(root))).await, [].into(), "a has it");
+    assert_eq!(claimed(&*here, claim("a", 10, Which::One(root))).await, [].into(), "nobody gets it twice");
+    assert_eq!(claimed(&*here, claim("b", 10, Which::One(child))).await, [child].into(), "finished ones too");
+    assert_eq!(claimed(&*here, claim("b", 10, Which::One(late))).await, [late].into());
+    assert_eq!(claimed(&*here, claim("b", 10, Which::One(run()))).await, [].into());
+    assert_eq!(claimed(&*here, claim("b", 10, Which::Any)).await, [other].into());
+    let none = Claim { limit: 0, dead: vec!["a".into()], ..claim("c", 10, Which::Any) };
+    assert_eq!(claimed(&*here, none).await, [].into());
+}
+
+pub(super) async fn released_with_the_last_entry(Handles { here, there }: Handles) {
+    let run = started(&*here, Running).await;
+    assert_eq!(claimed(&*here, claim("a", 10, Which::Any)).await, [run].into());
+    there.release(run, "b".into()).await.unwrap();
+    assert_eq!(claimed(&*there, claim("b", 10, Which::Any)).await, [].into(), "it is not b's to release");
+    here.release(run, "a".into()).await.unwrap();
+    assert_eq!(claimed(&*there, claim("b", 10, Which::Any)).await, [run].into());
+    let waiting = Summary { wake_at: Some(50), ..summary(run, Waiting) };
+    there.append(Batch { summary: Some(waiting), release: true, ..batch(run, 2) }).await.unwrap();
+    assert!(here.owners().await.unwrap().is_empty());
+    assert_eq!(claimed(&*here, claim("a", 50, Which::Any)).await, [run].into());
+    let done = Some(summary(run, Completed));
+    here.append(Batch { summary: done, ..batch(run, 3) }).await.unwrap();
+    assert!(here.owners().await.unwrap().is_empty(), "a finished run needs no owner");
+}
+
+pub(super) async fn renewed(Handles { here, there }: Handles) {
+    let first = started(&*here, Running).await;
+    let second = started(&*here, Running).await;
+    assert_eq!(claimed(&*here, claim("a", 10, Which::Any)).await, [first, second].into());
+    here.renew("a".into(), 500).await.unwrap();
+    here.renew("nobody".into(), 500).await.unwrap();
+    assert_eq!(claimed(&*there, claim("b", 499, Which::Any)).await, [].into());
+    assert_eq!(here.owners().await.unwrap(), ["a"]);
+    assert_eq!(claimed(&*there, claim("b", 500, Which::Any)).await, [first, second].into());
+    here.renew("a".into(), 900).await.unwrap();
+    assert_eq!(here.owners().await.unwrap(), ["b"], "what was lost is not won back by renewing");
+}

@@ -1,0 +1,265 @@
+//! Entries and the row of a run: create, append, load. The numbers are checked by the database, because other
+//! processes write too.
+
+use relais_engine::{Entry, Millis, RunId, Summary};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::trouble::Trouble;
+use super::writer::{Size, Written};
+use crate::{Batch, Change, Error, NewRun, Owner};
+
+/// An entry as it is stored. Made on the caller's thread, so that the writer only writes.
+pub(super) struct Line {
+    seq: i64,
+    at: Millis,
+    version: u16,
+    events: String,
+}
+
+impl Line {
+    pub(super) fn of(entry: &Entry) -> Result<Line, Error> {
+        let seq = number(entry.seq)?;
+        Ok(Line { seq, at: entry.at, version: entry.version, events: text(&entry.events)? })
+    }
+}
+
+/// The row of a run as it is stored.
+pub(super) struct Card {
+    summary: Summary,
+    awaits: String,
+    usage: String,
+    error: Option<String>,
+}
+
+impl Card {
+    pub(super) fn of(summary: Summary) -> Result<Card, Error> {
+        let awaits = text(&summary.awaits)?;
+        let usage = text(&summary.usage)?;
+        let error = summary.error.as_ref().map(text).transpose()?;
+        Ok(Card { summary, awaits, usage, error })
+    }
+}
+
+pub(super) struct Opening {
+    line: Line,
+    card: Card,
+    key: Option<String>,
+    lease: Option<(Owner, Millis)>,
+    blobs: Vec<String>,
+}
+
+impl Opening {
+    pub(super) fn of(new: NewRun) -> Result<Opening, Error> {
+        if new.entry.seq != 1 {
+            return Err(Error::Internal(format!("a run is created with entry 1, not {}", new.entry.seq)));
+        }
+        let line = Line::of(&new.entry)?;
+        Ok(Opening { line, card: Card::of(new.summary)?, key: new.key, lease: new.lease, blobs: new.blobs })
+    }
+}
+
+pub(super) struct Addition {
+    run: RunId,
+    line: Line,
+    card: Option<Card>,
+    release: bool,
+    blobs: Vec<String>,
+}
+
+impl Addition {
+    pub(super) fn of(batch: Batch) -> Result<Addition, Error> {
+        let line = Line::of(&batch.entry)?;
+        let card = batch.summary.map(Card::of).transpose()?;
+        Ok(Addition { run: batch.run, line, card, release: batch.release, blobs: batch.blobs })
+    }
+
+    pub(super) fn size(&self) -> Size {
+        let only_the_entry = self.card.is_none() && !self.release && self.blobs.is_empty();
+        if only_the_entry { Size::Statement } else { Size::Several }
+    }
+}
+
+const INSERT_ENTRY: &str = "INSERT INTO entries (run, seq, at, version, events) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+/// Only where the number is the next one.
+const APPEND_ENTRY: &str = "INSERT INTO entries (run, seq, at, version, events) SELECT ?1, ?2, ?3, ?4, ?5 \
+     WHERE (SELECT max(seq) FROM entries WHERE run = ?1) = ?2 - 1";
+
+const INSERT_RUN: &str = "INSERT INTO runs (run, workflow, plan, user, thread, parent, status, started_at, ended_at, \
+     wake_at, awaits, usage, error, start_key, owner) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+
+const UPDATE_RUN: &str = "UPDATE runs SET workflow = ?2, plan = ?3, user = ?4, thread = ?5, parent = ?6, status = ?7, \
+     started_at = ?8, ended_at = ?9, wake_at = ?10, awaits = ?11, usage = ?12, error = ?13 WHERE run = ?1";
+
+pub(super) fn create(db: &Connection, opening: &Opening) -> Result<Written<RunId>, Trouble> {
+    let summary = &opening.card.summary;
+    if let Some(first) = started_with(db, &summary.user, opening.key.as_deref())? {
+        return Ok(Written::quietly(first));
+    }
+    let run = summary.run;
+    if let Some(same) = is_first_entry(db, run, &opening.line)? {
+        return if same { Ok(Written::quietly(run)) } else { Err(Error::Conflict { run, seq: 1 }.into()) };
+    }
+    let line = &opening.line;
+    db.prepare_cached(INSERT_ENTRY)?.execute(params![id(&run), line.seq, line.at, line.version, line.events])?;
+    insert_run(db, opening)?;
+    if let Some((owner, until)) = &opening.lease {
+        hold(db, owner, *until)?;
+    }
+    use_blobs(db, run, &opening.blobs)?;
+    Ok(Written { value: run, change: Some(Change { run, seq: 1 }) })
+}
+
+pub(super) fn append(db: &Connection, addition: &Addition) -> Result<Written<()>, Trouble> {
+    let Addition { run, line, .. } = addition;
+    let mut statement = db.prepare_cached(APPEND_ENTRY)?;
+    if statement.execute(params![id(run), line.seq, line.at, line.version, line.events])? == 0 {
+        return Err(refusal(db, *run, line.seq)?);
+    }
+    if let Some(card) = &addition.card {
+        update_run(db, card)?;
+    }
+    if addition.release {
+        db.prepare_cached("UPDATE runs SET owner = NULL WHERE run = ?1")?.execute([id(run)])?;
+    }
+    use_blobs(db, *run, &addition.blobs)?;
+    let seq = line.seq.cast_unsigned();
+    Ok(Written { value: (), change: Some(Change { run: *run, seq }) })
+}
+
+pub(super) fn load(db: &Connection, run: RunId, after: u64) -> Result<Vec<Entry>, Trouble> {
+    let sql = "SELECT seq, at, version, events FROM entries WHERE run = ?1 AND seq > ?2 ORDER BY seq";
+    let mut statement = db.prepare_cached(sql)?;
+    // A number beyond all entries asks for nothing.
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![id(&run), after])?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        entries.push(entry(run, row)?);
+    }
+    Ok(entries)
+}
+
+/// Makes the owner's lease last until then at least.
+pub(super) fn hold(db: &Connection, owner: &str, until: Millis) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO owners (owner, lease_until) VALUES (?1, ?2) \
+         ON CONFLICT (owner) DO UPDATE SET lease_until = max(lease_until, excluded.lease_until)";
+    db.prepare_cached(sql)?.execute(params![owner, until]).map(|_| ())
+}
+
+/// The run that this user started with this key before.
+fn started_with(db: &Connection, user: &str, key: Option<&str>) -> rusqlite::Result<Option<RunId>> {
+    let Some(key) = key else { return Ok(None) };
+    let mut statement = db.prepare_cached("SELECT run FROM runs WHERE user = ?1 AND start_key = ?2")?;
+    statement.query_row([user, key], |row| run_id(row, 0)).optional()
+}
+
+/// Whether the run begins with this very entry; none if there is no such run.
+fn is_first_entry(db: &Connection, run: RunId, line: &Line) -> rusqlite::Result<Option<bool>> {
+    let sql = "SELECT at = ?2 AND version = ?3 AND events = ?4 FROM entries WHERE run = ?1 AND seq = 1";
+    let mut statement = db.prepare_cached(sql)?;
+    statement.query_row(params![id(&run), line.at, line.version, line.events], |row| row.get(0)).optional()
+}
+
+fn insert_run(db: &Connection, opening: &Opening) -> rusqlite::Result<()> {
+    let Card { summary, awaits, usage, error } = &opening.card;
+    let owner = opening.lease.as_ref().map(|(owner, _)| owner);
+    let mut statement = db.prepare_cached(INSERT_RUN)?;
+    let values = params![
+        id(&summary.run),
+        summary.workflow,
+        summary.plan,
+        summary.user,
+        summary.thread,
+        summary.parent.as_ref().map(id),
+        summary.status.word(),
+        summary.started_at,
+        summary.ended_at,
+        summary.wake_at,
+        awaits,
+        usage,
+        error,
+        opening.key,
+        owner,
+    ];
+    statement.execute(values).map(|_| ())
+}
+
+fn update_run(db: &Connection, card: &Card) -> rusqlite::Result<()> {
+    let Card { summary, awaits, usage, error } = card;
+    let mut statement = db.prepare_cached(UPDATE_RUN)?;
+    let values = params![
+        id(&summary.run),
+        summary.workflow,
+        summary.plan,
+        summary.user,
+        summary.thread,
+        summary.parent.as_ref().map(id),
+        summary.status.word(),
+        summary.started_at,
+        summary.ended_at,
+        summary.wake_at,
+        awaits,
+        usage,
+        error,
+    ];
+    statement.execute(values).map(|_| ())
+}
+
+fn use_blobs(db: &Connection, run: RunId, hashes: &[String]) -> rusqlite::Result<()> {
+    for hash in hashes {
+        let sql = "INSERT INTO blob_uses (run, hash) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        db.prepare_cached(sql)?.execute(params![id(&run), hash])?;
+    }
+    Ok(())
+}
+
+/// Why an entry was not taken.
+fn refusal(db: &Connection, run: RunId, seq: i64) -> rusqlite::Result<Trouble> {
+    let mut statement = db.prepare_cached("SELECT max(seq) FROM entries WHERE run = ?1")?;
+    let last: Option<i64> = statement.query_row([id(&run)], |row| row.get(0))?;
+    let error = match last {
+        None => Error::NotFound(format!("run {run}")),
+        Some(_) => Error::Conflict { run, seq: seq.cast_unsigned() },
+    };
+    Ok(error.into())
+}
+
+fn entry(run: RunId, row: &SqlRow<'_>) -> Result<Entry, Trouble> {
+    let seq: i64 = row.get(0)?;
+    let events = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
+    let events = serde_json::from_str(events).map_err(|error| {
+        let advice = "it was written by a newer version of this program, or is damaged";
+        Error::Unusable(format!("entry {seq} of run {run} cannot be read: {error}; {advice}"))
+    })?;
+    Ok(Entry { seq: seq.cast_unsigned(), at: row.get(1)?, version: row.get(2)?, events })
+}
+
+pub(super) fn id(run: &RunId) -> &[u8] {
+    run.as_bytes().as_slice()
+}
+
+pub(super) fn run_id(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<RunId> {
+    let bytes: [u8; 16] = row.get(column)?;
+    Ok(RunId::from_bytes(bytes))
+}
+
+/// SQLite's integers have a sign.
+pub(super) fn number(number: u64) -> Result<i64, Error> {
+    i64::try_from(number).map_err(|_| Error::Internal(format!("the number {number} is too large for the database")))
+}
+
+pub(super) fn text(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::Internal(format!("cannot be written as JSON: {error}")))
+}
+
+/// A JSON column.
+pub(super) fn parsed<T: DeserializeOwned>(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<T> {
+    let text = row.get_ref(column)?.as_str()?;
+    serde_json::from_str(text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+}

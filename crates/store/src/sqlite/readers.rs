@@ -1,0 +1,58 @@
+//! Connections for reading, used on threads that may block. Async code never waits inside SQLite.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use super::trouble::Trouble;
+use super::{Options, schema};
+use crate::Error;
+
+/// Reads at once: more than the cores of a small machine, few enough to keep their page caches small.
+const MAX_READERS: usize = 4;
+
+pub(super) struct Readers {
+    path: PathBuf,
+    options: Options,
+    turns: Arc<Semaphore>,
+    /// Opened when first needed.
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf, options: Options) -> Readers {
+        Readers { path, options, turns: Arc::new(Semaphore::new(MAX_READERS)), idle: Mutex::default() }
+    }
+
+    pub(super) async fn read<T, F>(self: &Arc<Self>, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Trouble> + Send + 'static,
+    {
+        let closed = |error: &dyn std::fmt::Display| Error::Internal(format!("a read was cut off: {error}"));
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|error| closed(&error))?;
+        let readers = Arc::clone(self);
+        let perform = move || {
+            // Held until the work is over, even if nobody waits for it any more.
+            let _turn = turn;
+            readers.perform(work)
+        };
+        let outcome = tokio::task::spawn_blocking(perform).await;
+        outcome.map_err(|error| closed(&error))?
+    }
+
+    fn perform<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Trouble>) -> Result<T, Error> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let outcome = idle.map_or_else(|| schema::open_reader(&self.path, &self.options), Ok).and_then(|db| {
+            let outcome = work(&db);
+            // After trouble the next reader starts with a new connection.
+            if outcome.is_ok() {
+                self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(db);
+            }
+            outcome
+        });
+        outcome.map_err(|trouble| trouble.tell(&self.path))
+    }
+}

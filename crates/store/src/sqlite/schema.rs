@@ -1,0 +1,131 @@
+//! The tables, their version, and the settings of a connection.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::trouble::Trouble;
+use super::{Durability, Options};
+use crate::Error;
+
+/// Forward only, one step per released version; the position is the version it starts from.
+const MIGRATIONS: &[&str] = &[concat!(include_str!("schema.sql"), include_str!("views.sql"))];
+
+/// Marks the file as ours: "RLIS".
+const APPLICATION_ID: i32 = 0x524C_4953;
+/// Statements kept prepared per connection: more than this store has.
+const CACHED_STATEMENTS: usize = 128;
+/// Pages in the write-ahead log before they go to the database: 16 MiB, so that hot pages are copied once for many
+/// commits, and reading the log after a crash still takes milliseconds.
+const CHECKPOINT_PAGES: i32 = 4_096;
+/// The log is cut back to this after a burst.
+const LOG_BYTES: i64 = 64 * 1024 * 1024;
+/// Memory for pages of the writer, in KiB; readers keep SQLite's default.
+const CACHE_KIB: i32 = 16 * 1024;
+/// Tries to switch a new database to its log mode while another process does the same, and the pause between them.
+const MODE_TRIES: u32 = 50;
+const MODE_PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = || -> Result<Connection, Trouble> {
+        let db = connect(path, flags, options)?;
+        log_mode(&db)?;
+        let synchronous = match options.durability {
+            Durability::Full => "FULL",
+            Durability::Normal => "NORMAL",
+        };
+        db.execute_batch(&format!(
+            "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{CACHE_KIB}; \
+             PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES};"
+        ))?;
+        migrate(&db, path)?;
+        if let Some(bytes) = options.max_bytes {
+            limit_size(&db, bytes)?;
+        }
+        Ok(db)
+    };
+    opened().map_err(|trouble| trouble.tell(path))
+}
+
+pub(super) fn open_reader(path: &Path, options: &Options) -> Result<Connection, Trouble> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok(connect(path, flags, options)?)
+}
+
+fn connect(path: &Path, flags: OpenFlags, options: &Options) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(Duration::from_millis(options.busy_timeout_ms))?;
+    db.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    Ok(db)
+}
+
+/// SQLite does not wait by itself where two processes make the same new file.
+fn log_mode(db: &Connection) -> rusqlite::Result<()> {
+    for _ in 1..MODE_TRIES {
+        let outcome = db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
+        match outcome {
+            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                std::thread::sleep(MODE_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+    db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
+}
+
+/// Brings the tables to this program's version, in one transaction.
+pub(super) fn migrate(db: &Connection, path: &Path) -> Result<(), Trouble> {
+    if version(db, path)? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    db.execute_batch("BEGIN IMMEDIATE")?;
+    let outcome = steps(db, path);
+    db.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    outcome
+}
+
+fn steps(db: &Connection, path: &Path) -> Result<(), Trouble> {
+    // Another process may have been faster.
+    for step in MIGRATIONS.iter().skip(version(db, path)?) {
+        db.execute_batch(step)?;
+    }
+    let version = MIGRATIONS.len();
+    Ok(db.execute_batch(&format!("PRAGMA user_version = {version}; PRAGMA application_id = {APPLICATION_ID};"))?)
+}
+
+fn version(db: &Connection, path: &Path) -> Result<usize, Trouble> {
+    let file = path.display();
+    if !is_ours(db)? {
+        let text = format!("the database {file} belongs to another program; name another file");
+        return Err(Error::Unusable(text).into());
+    }
+    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let known = MIGRATIONS.len();
+    match usize::try_from(version) {
+        Ok(version) if version <= known => Ok(version),
+        _ => {
+            let text = format!(
+                "the database {file} was written by a newer version of this program (its tables have version \
+                 {version}, this program knows {known}); use the newer program, or another file"
+            );
+            Err(Error::Unusable(text).into())
+        }
+    }
+}
+
+/// Marked as ours, or empty. The mark is looked at first: it is in the file's head, the tables must be parsed.
+fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
+    let application: i32 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if application != 0 {
+        return Ok(application == APPLICATION_ID);
+    }
+    db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+}
+
+fn limit_size(db: &Connection, bytes: u64) -> rusqlite::Result<()> {
+    let page_bytes: i64 = db.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page_bytes.max(1);
+    db.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
+}

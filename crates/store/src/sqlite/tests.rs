@@ -1,0 +1,269 @@
+//! What only a file can suffer: crashes, damage, other processes, no space.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use relais_engine::RunStatus;
+use tempfile::TempDir;
+
+use super::*;
+use crate::conformance::{Handles, batch, conformance, numbers, started, summary};
+
+fn path(folder: &TempDir) -> PathBuf {
+    folder.path().join("relais.db")
+}
+
+fn open(folder: &TempDir) -> Result<SqliteStore, Error> {
+    SqliteStore::open(path(folder), Options::default())
+}
+
+#[track_caller]
+fn assert_unusable<T>(outcome: Result<T, Error>, word: &str) {
+    match outcome {
+        Err(Error::Unusable(text)) => assert!(text.contains(word), "{text}"),
+        Err(error) => panic!("{error:?}"),
+        Ok(_) => panic!("should be unusable: {word}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = AtomicU32::new(0);
+    conformance(async || {
+        let path = folder.path().join(format!("{}.db", count.fetch_add(1, Ordering::Relaxed)));
+        let options = Options { unused_blob_ms: 0, ..Options::default() };
+        let here = Arc::new(SqliteStore::open(&path, options.clone()).unwrap());
+        Handles { here, there: Arc::new(SqliteStore::open(&path, options).unwrap()) }
+    })
+    .await;
+}
+
+const CHILD_FILE: &str = "RELAIS_STORE_TEST_CHILD_FILE";
+const CHILD_RUNS: usize = 8;
+
+/// The other half of `every_acknowledged_append_survives_a_kill`: appends and tells, until it is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn child_that_appends() {
+    let Some(path) = std::env::var_os(CHILD_FILE) else { return };
+    let store = Arc::new(SqliteStore::open(path, Options::default()).unwrap());
+    let tasks: Vec<_> = (0..CHILD_RUNS).map(|_| tokio::spawn(append_and_tell(store.clone()))).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+async fn append_and_tell(store: Arc<SqliteStore>) {
+    let run = started(&*store, RunStatus::Running).await;
+    for seq in 2.. {
+        store.append(batch(run, seq)).await.unwrap();
+        writeln!(std::io::stdout(), "\nwritten {run} {seq}").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_acknowledged_append_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sqlite::tests::child_that_appends", "--nocapture", "--test-threads=1"])
+        .env(CHILD_FILE, path(&folder))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut told: std::collections::BTreeMap<RunId, u64> = Default::default();
+    let mut note = |line: String| {
+        if let ["written", run, seq] = line.split(' ').collect::<Vec<_>>()[..] {
+            // The kill may cut the last line short.
+            if let (Ok(run), Ok(seq)) = (run.parse(), seq.parse::<u64>()) {
+                let last = told.entry(run).or_default();
+                *last = seq.max(*last);
+            }
+        }
+    };
+    lines.by_ref().take(1_000).for_each(|line| note(line.unwrap()));
+    child.kill().unwrap();
+    lines.for_each(|line| note(line.unwrap()));
+    child.wait().unwrap();
+    let store = open(&folder).unwrap();
+    assert_eq!(told.len(), CHILD_RUNS);
+    for (run, last) in told {
+        let numbers = numbers(&store, run).await;
+        assert!(numbers.len() as u64 >= last, "{last} was acknowledged, {} are there", numbers.len());
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    }
+    assert_eq!(store.check().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(path(&folder), "this is no database, however long it may be: ".repeat(100)).unwrap();
+    assert_unusable(open(&folder), "not a database");
+
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).unwrap();
+    let run = started(&store, RunStatus::Running).await;
+    drop(store);
+    let mut bytes = std::fs::read(path(&folder)).unwrap();
+    let rest = bytes.len() - 4096;
+    bytes[4096..].copy_from_slice(&vec![0xAB; rest]);
+    std::fs::write(path(&folder), bytes).unwrap();
+    assert_unusable(async { open(&folder)?.load(run, 0).await }.await, "damaged");
+}
+
+#[test]
+fn a_file_that_cannot_be_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("no").join("such").join("folder.db");
+    assert_unusable(SqliteStore::open(missing, Options::default()), "folder exists");
+    assert_unusable(SqliteStore::open(folder.path(), Options::default()), "cannot be opened");
+}
+
+/// Whoever runs as root may write anywhere but here.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_cannot_be_written_is_told() {
+    assert_unusable(SqliteStore::open("/proc/relais.db", Options::default()), "may write there");
+}
+
+#[test]
+fn a_newer_or_strange_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let db = rusqlite::Connection::open(path(&folder)).unwrap();
+    db.execute_batch("PRAGMA user_version = 99").unwrap();
+    assert_unusable(open(&folder), "newer version");
+
+    let folder = tempfile::tempdir().unwrap();
+    let db = rusqlite::Connection::open(path(&folder)).unwrap();
+    db.execute_batch("CREATE TABLE songs (title TEXT)").unwrap();
+    assert_unusable(open(&folder), "another program");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn goes_on_when_there_is_space_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { max_bytes: Some(600_000), unused_blob_ms: 0, ..Options::default() };
+    let store = Arc::new(SqliteStore::open(path(&folder), options).unwrap());
+    let old = crate::conformance::created(&*store, summary(crate::conformance::run(), RunStatus::Completed)).await;
+    let hash = store.put_blob(vec![7; 300_000]).await.unwrap();
+    store.append(Batch { blobs: vec![hash], ..batch(old, 2) }).await.unwrap();
+    let run = started(&*store, RunStatus::Running).await;
+
+    // A request that is too large for the disk fails, those beside it do not.
+    let large = tokio::spawn({
+        let store = store.clone();
+        async move { store.put_blob(vec![8; 500_000]).await }
+    });
+    let beside: Vec<_> = (0..8)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { started(&*store, RunStatus::Running).await })
+        })
+        .collect();
+    assert_unusable(large.await.unwrap(), "no space");
+    for task in beside {
+        assert_eq!(numbers(&*store, task.await.unwrap()).await, [1]);
+    }
+    let mut seq = 1;
+    let full = loop {
+        seq += 1;
+        if let Err(error) = store.append(batch(run, seq)).await {
+            break error;
+        }
+    };
+    assert_unusable(Err::<(), _>(full), "no space");
+    let prune = Prune { before: vec![(RunStatus::Completed, i64::MAX)], limit: 0 };
+    assert_eq!(store.prune(prune).await, Ok(Pruned { runs: 1, blobs: 1 }));
+    store.append(batch(run, seq)).await.unwrap();
+    assert_eq!(numbers(&*store, run).await, (1..=seq).collect::<Vec<_>>());
+    assert_eq!(store.check().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_held_database_is_busy_until_it_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(path(&folder), Options { busy_timeout_ms: 20, ..Options::default() }).unwrap();
+    let run = started(&store, RunStatus::Running).await;
+    let other = rusqlite::Connection::open(path(&folder)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(matches!(store.append(batch(run, 2)).await, Err(Error::Busy(_))));
+    assert_eq!(numbers(&store, run).await, [1], "readers do not wait for writers");
+    other.execute_batch("ROLLBACK").unwrap();
+    store.append(batch(run, 2)).await.unwrap();
+}
+
+/// Requests pile up behind a held database and share a transaction; each gets its own answer.
+#[tokio::test]
+async fn one_bad_request_does_not_spoil_its_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(path(&folder), Options { max_bytes: Some(500_000), ..Options::default() }).unwrap();
+    let first = started(&store, RunStatus::Running).await;
+    let second = started(&store, RunStatus::Running).await;
+    let mut tail = store.tail();
+    let other = rusqlite::Connection::open(path(&folder)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let done = Some(summary(second, RunStatus::Completed));
+    let outcomes = tokio::join!(
+        store.append(batch(first, 2)),
+        store.append(batch(first, 2)),
+        store.append(Batch { summary: done, ..batch(second, 9) }),
+        store.put_blob(vec![1; 2_000_000]),
+        store.append(batch(second, 2)),
+        async { other.execute_batch("ROLLBACK") },
+    );
+    assert_eq!(outcomes.0, Ok(()));
+    assert_eq!(outcomes.1, Err(Error::Conflict { run: first, seq: 2 }));
+    assert_eq!(outcomes.2, Err(Error::Conflict { run: second, seq: 9 }));
+    assert_unusable(outcomes.3, "no space");
+    assert_eq!(outcomes.4, Ok(()));
+    assert_eq!(numbers(&store, first).await, [1, 2]);
+    assert_eq!(numbers(&store, second).await, [1, 2]);
+    let told = [tail.recv().await.unwrap().run, tail.recv().await.unwrap().run];
+    assert_eq!(told, [first, second], "what was taken back is not told");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn opened_by_many_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let path = path(&folder);
+            std::thread::spawn(move || SqliteStore::open(path, Options::default()).map(drop))
+        })
+        .collect();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn a_backup_is_whole_and_replaces_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).unwrap();
+    let run = started(&store, RunStatus::Running).await;
+    store.append(batch(run, 2)).await.unwrap();
+    let copy = folder.path().join("copy.db");
+    store.backup(&copy).await.unwrap();
+    store.append(batch(run, 3)).await.unwrap();
+    assert_unusable(store.backup(&copy).await, "name a new file");
+    let copy = SqliteStore::open(&copy, Options::default()).unwrap();
+    assert_eq!(numbers(&copy, run).await, [1, 2]);
+    assert_eq!(copy.check().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_check_finds_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).unwrap();
+    let run = started(&store, RunStatus::Running).await;
+    store.append(batch(run, 2)).await.unwrap();
+    store.append(Batch { blobs: vec!["gone".into()], ..batch(run, 3) }).await.unwrap();
+    let other = rusqlite::Connection::open(path(&folder)).unwrap();
+    other.execute_batch("DELETE FROM entries WHERE seq = 2").unwrap();
+    let id = run.simple();
+    assert_eq!(store.check().await.unwrap(), [format!("run {id} lacks entries"), format!("run {id} lacks a blob")]);
+}

@@ -1,0 +1,184 @@
+-- For people who read the database: views with the column names of two older designs. No surface of the program uses
+-- them. They look into events, which the store itself never does, and are meant to be right rather than fast. What
+-- the journal does not know is NULL. Times are UTC, ids of step rows are `run/position in the journal`.
+
+CREATE VIEW journal_events AS
+SELECT e.run AS run, e.seq * 1000000 + j.key AS position, e.at AS at, k.key AS event, k.value AS body
+FROM entries e, json_each(e.events) j, json_each(CASE WHEN j.type = 'object' THEN j.value ELSE '{}' END) k;
+
+CREATE VIEW journal_runs AS
+SELECT r.*,
+    lower(substr(hex(r.run), 1, 8) || '-' || substr(hex(r.run), 9, 4) || '-' || substr(hex(r.run), 13, 4) || '-'
+        || substr(hex(r.run), 17, 4) || '-' || substr(hex(r.run), 21)) AS run_id,
+    (SELECT d.body FROM documents d WHERE d.kind = 'plan' AND d.owner = '' AND d.name = r.plan
+        ORDER BY d.version DESC LIMIT 1) AS plan_body,
+    (SELECT v.body FROM journal_events v WHERE v.run = r.run AND v.event = 'opened' ORDER BY v.position LIMIT 1) AS opened,
+    (SELECT v.body FROM journal_events v WHERE v.run = r.run AND v.event = 'closed'
+        ORDER BY v.position DESC LIMIT 1) AS closed,
+    (SELECT max(e.at) FROM entries e WHERE e.run = r.run) AS changed_at
+FROM runs r;
+
+-- One row each time a step is begun; retries belong to the visit. A step that was skipped was never entered.
+CREATE VIEW journal_visits AS
+WITH openings AS (
+    SELECT run, position, at, body ->> '$.scope' AS scope, body ->> '$.node' AS node, event
+    FROM journal_events WHERE event = 'entered' AND coalesce(body ->> '$.attempt', 0) = 0
+    UNION ALL
+    SELECT l.run, l.position, l.at, l.body ->> '$.scope', l.body ->> '$.node', l.event
+    FROM journal_events l
+    WHERE l.event = 'left' AND l.body ->> '$.status' = 'skipped' AND NOT EXISTS (
+        SELECT 1 FROM journal_events n WHERE n.run = l.run AND n.event = 'entered' AND n.position < l.position
+            AND n.body ->> '$.scope' = l.body ->> '$.scope' AND n.body ->> '$.node' = l.body ->> '$.node')
+), spans AS (
+    SELECT *, lead(position, 1, 9223372036854775807)
+        OVER (PARTITION BY run, scope, node ORDER BY position) AS until
+    FROM openings
+), tries AS (
+    SELECT s.*,
+        (SELECT count(*) FROM journal_events n WHERE n.run = s.run AND n.event = 'entered'
+            AND n.position > s.position AND n.position < s.until
+            AND n.body ->> '$.scope' = s.scope AND n.body ->> '$.node' = s.node) AS retries,
+        (SELECT max(n.position) FROM journal_events n WHERE n.run = s.run AND n.event = 'entered'
+            AND n.position >= s.position AND n.position < s.until
+            AND n.body ->> '$.scope' = s.scope AND n.body ->> '$.node' = s.node) AS last_try
+    FROM spans s
+)
+SELECT t.run, t.position, t.until, t.scope, t.node, t.retries,
+    CASE WHEN t.event = 'entered' THEN t.at END AS started_at, t.at AS seen_at, l.at AS ended_at, l.body AS outcome
+FROM tries t LEFT JOIN journal_events l ON l.run = t.run AND l.position = (
+    SELECT max(n.position) FROM journal_events n WHERE n.run = t.run AND n.event = 'left'
+        AND n.position >= coalesce(t.last_try, t.position) AND n.position < t.until
+        AND n.body ->> '$.scope' = t.scope AND n.body ->> '$.node' = t.node);
+
+CREATE VIEW journal_commands AS
+SELECT a.run AS run, a.position AS position, a.body ->> '$.id' AS id, a.body ->> '$.scope' AS scope,
+    a.body ->> '$.node' AS node, a.at AS asked_at, a.body -> '$.command' AS command,
+    b.at AS answered_at, b.position AS answer_position, b.body -> '$.answer' AS answer
+FROM journal_events a LEFT JOIN journal_events b
+    ON b.run = a.run AND b.event = 'answered' AND b.body ->> '$.id' = a.body ->> '$.id'
+WHERE a.event = 'asked';
+
+-- What was said in a visit, by both sides, in order.
+CREATE VIEW journal_messages AS
+SELECT c.run AS run, c.scope AS scope, c.node AS node, c.position AS asked, c.position AS position, s.key AS place,
+    s.value AS message
+FROM journal_commands c, json_each(c.command, '$.call_model.say') s
+UNION ALL
+SELECT c.run, c.scope, c.node, c.position, c.answer_position, 0, json_object('role', 'assistant',
+    'text', coalesce(c.answer ->> '$.body.replied.text', ''),
+    'calls', json(coalesce(c.answer -> '$.body.replied.calls', '[]')))
+FROM journal_commands c WHERE c.answer -> '$.body.replied' IS NOT NULL;
+
+-- Visits with what the plan says about the step and what its commands took.
+CREATE VIEW journal_steps AS
+SELECT r.run_id || '/' || v.position AS id, r.run_id, r.user, v.*,
+    coalesce(json_extract(r.plan_body, '$.nodes[' || v.node || '].key'), 'node ' || v.node) AS step,
+    json_extract(r.plan_body, '$.nodes[' || v.node || '].op') AS op,
+    json_extract(r.plan_body, '$.nodes[' || v.node || '].op.call.task') AS task,
+    r.plan_body, r.opened,
+    v.outcome ->> '$.status' AS status,
+    v.outcome -> '$.output.value' AS output_value,
+    v.outcome -> '$.output.blob' AS output_blob,
+    v.outcome ->> '$.error.message' AS error_message,
+    (SELECT coalesce(c.command -> '$.call_model.say', c.command -> '$.call_tool.arguments',
+            c.command -> '$.start_run.input.value', c.command -> '$.start_run.input.blob')
+        FROM journal_commands c WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node
+        AND c.position > v.position AND c.position < v.until ORDER BY c.position LIMIT 1) AS input,
+    (SELECT json_group_array(tool) FROM (
+        SELECT DISTINCT c.command ->> '$.call_tool.tool' AS tool FROM journal_commands c
+        WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node AND c.position > v.position
+        AND c.position < v.until AND c.command -> '$.call_tool' IS NOT NULL)) AS tools,
+    (SELECT json_group_array(json(m.message) ORDER BY m.position, m.place) FROM journal_messages m
+        WHERE m.run = v.run AND m.scope = v.scope AND m.node = v.node AND m.asked > v.position
+        AND m.asked < v.until) AS messages,
+    (SELECT coalesce(nullif(c.answer ->> '$.body.replied.model', ''), nullif(c.command ->> '$.call_model.model', ''))
+        FROM journal_commands c WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node
+        AND c.position > v.position AND c.position < v.until AND c.command -> '$.call_model' IS NOT NULL
+        ORDER BY c.position DESC LIMIT 1) AS model,
+    (SELECT sum(coalesce(c.answer ->> '$.usage.prompt', 0)) FROM journal_commands c
+        WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node AND c.position > v.position
+        AND c.position < v.until) AS prompt_tokens,
+    (SELECT sum(coalesce(c.answer ->> '$.usage.completion', 0)) FROM journal_commands c
+        WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node AND c.position > v.position
+        AND c.position < v.until) AS completion_tokens
+FROM journal_visits v JOIN journal_runs r ON r.run = v.run
+WHERE NOT coalesce(json_extract(r.plan_body, '$.nodes[' || v.node || '].hidden'), 0);
+
+CREATE VIEW workflow_runs AS
+SELECT run_id AS id, run_id, workflow AS workflow_id, user AS user_id, thread AS thread_id,
+    CASE status WHEN 'waiting' THEN 'running' WHEN 'stopped' THEN 'completed' ELSE status END AS status,
+    (SELECT count(*) FROM journal_steps s WHERE s.run = journal_runs.run AND s.task IS NOT NULL
+        AND s.status IS NOT NULL) AS current_executor,
+    (SELECT count(*) FROM json_each(plan_body, '$.nodes') n WHERE n.value -> '$.op.call' IS NOT NULL
+        AND NOT coalesce(n.value ->> '$.hidden', 0)) AS total_executors,
+    closed -> '$.output.value' AS result,
+    CASE WHEN closed -> '$.output.blob' IS NOT NULL
+        THEN json_object('type', 'db', 'table', 'blobs', 'row_id', closed ->> '$.output.blob.hash')
+        END AS final_output_ref,
+    coalesce(closed ->> '$.output.blob.summary', substr(closed -> '$.output.value', 1, 200)) AS final_output_summary,
+    error ->> '$.message' AS error_message,
+    strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', ended_at / 1000.0, 'unixepoch') AS completed_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS created_at
+FROM journal_runs;
+
+CREATE VIEW workflow_executor_runs AS
+SELECT id, run_id, run_id AS workflow_run_id, step AS executor_id,
+    coalesce(task ->> '$.agent.agent', task ->> '$.tool.tool', task ->> '$.workflow.workflow', step) AS executor_name,
+    input AS input_data, NULL AS input_ref, substr(input, 1, 200) AS input_summary,
+    coalesce(model, opened ->> '$.mode.model',
+        (SELECT a.value ->> '$.models[0]' FROM json_each(plan_body, '$.agents') a
+            WHERE a.key = task ->> '$.agent.agent')) AS model,
+    tools AS tools_used,
+    CASE status WHEN 'completed' THEN 'success' WHEN 'skipped' THEN 'skipped' WHEN 'failed' THEN 'failed'
+        WHEN 'cancelled' THEN 'failed' END AS status,
+    output_value AS structured_output,
+    CASE WHEN output_blob IS NOT NULL
+        THEN json_object('type', 'db', 'table', 'blobs', 'row_id', output_blob ->> '$.hash')
+        END AS structured_output_ref,
+    coalesce(output_blob ->> '$.summary', substr(output_value, 1, 200)) AS structured_output_summary,
+    prompt_tokens + completion_tokens AS total_tokens, prompt_tokens, completion_tokens,
+    ended_at - started_at AS duration_ms, error_message, retries AS retry_count,
+    strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', ended_at / 1000.0, 'unixepoch') AS completed_at
+FROM journal_steps WHERE task IS NOT NULL OR plan_body IS NULL;
+
+CREATE VIEW workflow_tool_calls AS
+SELECT r.run_id || '/' || c.position AS id,
+    (SELECT r.run_id || '/' || max(v.position) FROM journal_visits v WHERE v.run = c.run AND v.scope = c.scope
+        AND v.node = c.node AND v.position < c.position) AS executor_run_id,
+    r.run_id, c.command ->> '$.call_tool.tool' AS tool_name,
+    c.command -> '$.call_tool.arguments' AS tool_input, NULL AS tool_input_ref,
+    c.answer -> '$.body.returned.value.value' AS tool_output,
+    CASE WHEN c.answer -> '$.body.returned.value.blob' IS NOT NULL
+        THEN json_object('type', 'db', 'table', 'blobs', 'row_id', c.answer ->> '$.body.returned.value.blob.hash')
+        END AS tool_output_ref,
+    CASE WHEN c.answer IS NULL THEN NULL WHEN c.answer -> '$.body.returned' IS NOT NULL THEN 'success'
+        WHEN c.answer ->> '$.body.failed.kind' = 'timeout' THEN 'timeout' ELSE 'failed' END AS status,
+    c.answer ->> '$.body.failed.message' AS error_message,
+    CASE WHEN c.answer IS NOT NULL THEN coalesce(c.answer ->> '$.ms', 0) END AS duration_ms,
+    strftime('%Y-%m-%dT%H:%M:%fZ', c.asked_at / 1000.0, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', c.answered_at / 1000.0, 'unixepoch') AS completed_at
+FROM journal_commands c JOIN journal_runs r ON r.run = c.run WHERE c.command -> '$.call_tool' IS NOT NULL;
+
+CREATE VIEW workflow_instances AS
+SELECT run_id AS uuid, user AS user_id, workflow AS workflow_definition_uuid,
+    CASE status WHEN 'pending' THEN 'running' WHEN 'waiting' THEN 'running' WHEN 'cancelled' THEN 'stopped'
+        WHEN 'partial_success' THEN 'failed' ELSE status END AS status,
+    coalesce(opened -> '$.trigger', opened -> '$.input.value', opened -> '$.input.blob') AS trigger_output,
+    error ->> '$.message' AS error_message,
+    strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', ended_at / 1000.0, 'unixepoch') AS finished_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', changed_at / 1000.0, 'unixepoch') AS updated_at
+FROM journal_runs;
+
+CREATE VIEW workflow_step_instances AS
+SELECT id AS uuid, user AS user_id, run_id AS workflow_instance_uuid, step AS step_definition_uuid,
+    CASE WHEN status IS NULL THEN 'running' WHEN status = 'cancelled' THEN 'failed' ELSE status END AS status,
+    strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', ended_at / 1000.0, 'unixepoch') AS finished_at,
+    error_message, messages, input AS input_data, NULL AS output_id, coalesce(output_value, output_blob) AS output,
+    json_object('messages', json(messages), 'error_message', error_message, 'input_data', json(input)) AS details,
+    strftime('%Y-%m-%dT%H:%M:%fZ', seen_at / 1000.0, 'unixepoch') AS created_at
+FROM journal_steps;
