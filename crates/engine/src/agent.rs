@@ -392,7 +392,7 @@ impl<'a> Loop<'a> {
         match self.result(text, work.finish == Some(Finish::Length))? {
             Ok(result) => self.done(result, text),
             Err(wrong) if work.corrections >= self.agent.output_retries => Err(fail(ErrorKind::Schema, wrong)),
-            Err(wrong) => self.ask_model(work, vec![Message::User { text: wrong }]),
+            Err(wrong) => self.ask_model(work, vec![Message::User { text: format!("{wrong}\n\n{ANSWER_AGAIN}") }]),
         }
     }
 
@@ -439,8 +439,7 @@ impl<'a> Loop<'a> {
             Ok(()) => Ok(value),
             Err(violations) => {
                 let what = format!("Node '{}' output", self.step.plan().key);
-                let wrong = schema.explain(&what, &violations, &value);
-                Err(format!("{wrong}\n\nAnswer again with the corrected JSON only."))
+                Err(schema.explain(&what, &violations, &value))
             }
         }
     }
@@ -467,11 +466,12 @@ impl<'a> Loop<'a> {
     }
 }
 
+const ANSWER_AGAIN: &str = "Answer again in full, corrected, and with nothing else.";
 const CUT: &str = "it was cut off at the output limit, so answer in fewer words";
 
 fn not_json(error: &str, schema: &Schema) -> String {
     let schema = serde_json::to_string_pretty(schema.json()).unwrap_or_default();
-    format!("Your answer is not JSON: {error}\n\nAnswer again with JSON only that fits this schema:\n{schema}")
+    format!("Your answer is not JSON: {error}\n\nIt must be JSON only that fits this schema:\n{schema}")
 }
 
 fn uncertain(used: &Use) -> Option<&Failure> {

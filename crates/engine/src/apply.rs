@@ -464,7 +464,8 @@ impl Run {
         let mut vars = Map::new();
         if left.status == StepStatus::Completed {
             for scope in self.inner_scopes(left.scope, left.node) {
-                if self.scope(scope).detached {
+                let completed = matches!(self.scope(scope).settled, Some((StepStatus::Completed, _)));
+                if !completed {
                     continue;
                 }
                 let wrote = self.scope(scope).wrote.clone();

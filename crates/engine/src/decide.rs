@@ -370,9 +370,9 @@ impl<'a> Step<'a> {
         let mut todo = self.run.inner_scopes(self.scope, self.node);
         while let Some(scope) = todo.pop() {
             let place = self.run.scope(scope);
-            let At::In(node) = place.at else { continue };
-            let Some(instance) = place.steps.get(&node).filter(|_| place.settled.is_none()) else { continue };
-            if !place.detached && crate::agent::has_once_in_flight(self.run, instance) {
+            let (At::In(node) | At::Broken(node)) = place.at else { continue };
+            let Some(instance) = place.steps.get(&node).filter(|_| !place.detached) else { continue };
+            if crate::agent::has_once_in_flight(self.run, instance) || instance.work.uncertain().is_some() {
                 return true;
             }
             todo.extend(self.run.inner_scopes(scope, node));

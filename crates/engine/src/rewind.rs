@@ -332,7 +332,7 @@ pub fn uncertain(run: &Run) -> Option<String> {
 
 impl Work {
     /// The call of which nobody knows whether it happened.
-    fn uncertain(&self) -> Option<&Failure> {
+    pub(crate) fn uncertain(&self) -> Option<&Failure> {
         let uncertain = |failure: &&Failure| failure.kind == ErrorKind::Uncertain;
         match self {
             Work::Answered(answer) => match &answer.body {

@@ -166,6 +166,10 @@ impl<'c> Driver<'c> {
         for id in self.run.owed.keys() {
             due.extend(self.answer(*id));
         }
+        // What the run gave up answers all the same, late.
+        for id in self.run.dropped.keys() {
+            due.extend(self.answer(*id));
+        }
         if let Some(at) = next_deadline(self.world.program, &self.run)
             && summary(self.world.program, &self.run).awaits.iter().all(|a| !a.starts_with("person"))
         {
@@ -175,7 +179,7 @@ impl<'c> Driver<'c> {
     }
 
     fn answer(&self, id: CommandId) -> Option<(Millis, u8, Due)> {
-        let owed = &self.run.owed[&id];
+        let owed = self.run.owed.get(&id).unwrap_or_else(|| &self.run.dropped[&id]);
         let slept = |at| {
             let answer = Answer { body: Body::Slept, usage: Usage::default(), ms: 0 };
             Some((at, 1, Due::Inputs(vec![Event::Answered { id, answer: Box::new(answer) }], Vec::new())))

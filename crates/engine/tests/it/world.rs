@@ -42,7 +42,7 @@ impl Catalog for World<'_> {
 impl World<'_> {
     /// The answer to a command that is owed.
     pub fn answer(&self, journal: &[Entry], run: &Run, id: CommandId) -> Comes {
-        let owed = &run.owed[&id];
+        let owed = run.owed.get(&id).unwrap_or_else(|| &run.dropped[&id]);
         let key = self.key(run, owed.scope, owed.node, &owed.command);
         let Some(key) = key else { return Comes::Never };
         let asked = journal.iter().flat_map(|e| &e.events).filter(|event| match event {
