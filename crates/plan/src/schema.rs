@@ -1,15 +1,61 @@
 //! JSON Schema, and the shorthand people write for it.
+//!
+//! It owns how a schema is written, checked, compared and explained. It fetches nothing: a `$ref` reaches only what is
+//! in the schema itself.
+
+mod sample;
 
 use std::sync::OnceLock;
 
+use jsonschema::canonical::{CanonicalSchema, Containment, Satisfiability};
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::paths::LocationSegment;
+use jsonschema::{ValidationError, Validator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+
+use crate::path::{self, Segment};
+use crate::problem::nearest;
+
+/// More violations than this help nobody to correct a value.
+const MAX_VIOLATIONS: usize = 20;
+
+/// A message of the library may quote the whole value; this much of it is enough.
+const MAX_MESSAGE_CHARS: usize = 300;
+
+/// How much of the received data an explanation shows.
+const MAX_RECEIVED_CHARS: usize = 4_000;
+
+/// Deeper shorthand is a mistake; the bound keeps reading it cheap.
+const MAX_SHORTHAND_DEPTH: usize = 64;
+
+/// Branches of `anyOf` and `oneOf` tried for a sample that fits.
+const SAMPLE_TRIES: usize = 8;
+
+/// The words of the shorthand and what they mean.
+const TYPE_WORDS: [(&str, &str); 10] = [
+    ("string", "string"),
+    ("str", "string"),
+    ("integer", "integer"),
+    ("int", "integer"),
+    ("number", "number"),
+    ("float", "number"),
+    ("boolean", "boolean"),
+    ("bool", "boolean"),
+    ("object", "object"),
+    ("any", ""),
+];
+
+/// JSON Schema's own type names.
+const JSON_TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "object", "array", "null"];
+
+/// A map with one of these is JSON Schema as it stands.
+const JSON_SCHEMA_WORDS: [&str; 6] = ["$schema", "$ref", "properties", "anyOf", "oneOf", "allOf"];
 
 #[derive(Clone)]
 pub struct Schema {
     json: Value,
-    #[allow(dead_code)]
-    compiled: OnceLock<()>,
+    compiled: OnceLock<Result<Validator, String>>,
 }
 
 /// One thing that does not fit.
@@ -37,25 +83,241 @@ impl Schema {
 
     /// Shorthand or JSON Schema, as written in a file. The error is (JSON pointer, message).
     pub fn written(value: &Value) -> Result<Schema, (String, String)> {
-        Ok(Schema::new(value.clone()))
+        let schema = Schema::new(expanded(value, "", 0)?);
+        schema.compilable().map_err(|(pointer, message)| (within(value, pointer), message))?;
+        Ok(schema)
     }
 
     pub fn json(&self) -> &Value {
         &self.json
     }
 
-    pub fn check(&self, _value: &Value) -> Result<(), Vec<Violation>> {
-        Ok(())
+    pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
+        let validator = match self.validator() {
+            Ok(validator) => validator,
+            Err(message) => {
+                let message = format!("The schema itself is not valid: {message}");
+                return Err(vec![Violation { path: String::new(), message }]);
+            }
+        };
+        if validator.is_valid(value) {
+            return Ok(());
+        }
+        Err(validator.iter_errors(value).take(MAX_VIOLATIONS).map(|error| violation(&error)).collect())
     }
 
     /// Does every value that fits `source` fit `self`?
-    pub fn covers(&self, _source: &Schema) -> Fit {
-        Fit::Unknown
+    pub fn covers(&self, source: &Schema) -> Fit {
+        if self.json == source.json {
+            return Fit::Yes;
+        }
+        let (Some(target), Some(given)) = (self.canonical(), source.canonical()) else {
+            return self.refuted_by_sample(source);
+        };
+        match target.covers(&given) {
+            Ok(Containment::Yes) => Fit::Yes,
+            Ok(Containment::No) => Fit::No(self.witness(source, &target, &given)),
+            Ok(_) | Err(_) => match given.subtract(&target).map(|rest| rest.satisfiability()) {
+                Ok(Satisfiability::No) => Fit::Yes,
+                _ => self.refuted_by_sample(source),
+            },
+        }
     }
 
     /// The message an agent or a person gets, one line per path, with the schema and what came.
-    pub fn explain(&self, _what: &str, _violations: &[Violation], _value: &Value) -> String {
-        String::new()
+    pub fn explain(&self, what: &str, violations: &[Violation], value: &Value) -> String {
+        let mut text = format!("Schema validation failed for {what}:\n");
+        for violation in violations {
+            text.push_str(&format!("  - Path '{}': {}\n", violation.path, violation.message));
+        }
+        let received = format!("{value:#}");
+        let shown: String = received.chars().take(MAX_RECEIVED_CHARS).collect();
+        text.push_str(&format!("\nExpected schema:\n{:#}\n\nReceived data:\n{shown}", self.json));
+        if shown.len() < received.len() {
+            let total = received.chars().count();
+            text.push_str(&format!("\n… (the first {MAX_RECEIVED_CHARS} of {total} characters)"));
+        }
+        text
+    }
+
+    /// A made-up value that fits, always the same for the same seed. For simulation.
+    pub fn sample(&self, seed: u64) -> Value {
+        let tries = (0..SAMPLE_TRIES).map(|branch| sample::Sampler::new(&self.json, branch).sample(seed));
+        let given = ["default", "examples"].iter().filter_map(|word| match self.json.get(word)? {
+            Value::Array(examples) if *word == "examples" => examples.first().cloned(),
+            value => Some(value.clone()),
+        });
+        let simple = [json!({}), json!([]), json!(""), json!(0), json!(true), Value::Null];
+        let mut candidates = tries.chain(given).chain(simple);
+        let first = candidates.next().unwrap_or(Value::Null);
+        if self.check(&first).is_ok() {
+            return first;
+        }
+        candidates.find(|value| self.check(value).is_ok()).unwrap_or(first)
+    }
+
+    fn validator(&self) -> Result<&Validator, &String> {
+        self.compiled.get_or_init(|| self.compilable().map_err(|(_, message)| message)).as_ref()
+    }
+
+    /// The compiled schema, or where and why it is not one.
+    fn compilable(&self) -> Result<Validator, (String, String)> {
+        jsonschema::options().offline().build(&self.json).map_err(|error| {
+            let message = match error.kind() {
+                ValidationErrorKind::Referencing(_) => format!("{error}; a $ref must stay inside its schema"),
+                _ => error.to_string(),
+            };
+            (error.instance_path().as_str().to_owned(), clipped(&message, MAX_MESSAGE_CHARS))
+        })
+    }
+
+    fn canonical(&self) -> Option<CanonicalSchema> {
+        jsonschema::canonical::options().offline().canonicalize(&self.json).ok()
+    }
+
+    /// What fits the source and not this schema: a value where one can be made, else the schema of such values.
+    fn witness(&self, source: &Schema, target: &CanonicalSchema, given: &CanonicalSchema) -> String {
+        let Ok(rest) = given.subtract(target) else {
+            return match self.refuted_by_sample(source) {
+                Fit::No(value) => value,
+                Fit::Yes | Fit::Unknown => "a value that fits the first schema and not the second".to_owned(),
+            };
+        };
+        let mut rest = rest.to_json_schema();
+        let value = Schema::new(rest.clone()).sample(0);
+        if self.refuses_from(source, &value) {
+            return clipped(&value.to_string(), MAX_MESSAGE_CHARS);
+        }
+        if let Some(map) = rest.as_object_mut() {
+            map.shift_remove("$schema");
+        }
+        clipped(&format!("values of {rest}"), MAX_MESSAGE_CHARS)
+    }
+
+    fn refuted_by_sample(&self, source: &Schema) -> Fit {
+        let mut samples =
+            (0..SAMPLE_TRIES).map(|branch| sample::Sampler::new(&source.json, branch).sample(branch as u64));
+        match samples.find(|value| self.refuses_from(source, value)) {
+            Some(value) => Fit::No(clipped(&value.to_string(), MAX_MESSAGE_CHARS)),
+            None => Fit::Unknown,
+        }
+    }
+
+    fn refuses_from(&self, source: &Schema, value: &Value) -> bool {
+        self.validator().is_ok() && source.check(value).is_ok() && self.check(value).is_err()
+    }
+}
+
+/// The JSON Schema that was meant.
+fn expanded(value: &Value, pointer: &str, depth: usize) -> Result<Value, (String, String)> {
+    let wrong = |message: String| Err((pointer.to_owned(), message));
+    if depth > MAX_SHORTHAND_DEPTH {
+        return wrong(format!("a schema is nested at most {MAX_SHORTHAND_DEPTH} levels deep"));
+    }
+    match value {
+        Value::String(word) => match TYPE_WORDS.iter().find(|(name, _)| name == word) {
+            Some((_, "")) => Ok(json!({})),
+            Some((_, json_type)) => Ok(json!({"type": json_type})),
+            None => wrong(unknown_type(word)),
+        },
+        Value::Array(items) => match items.as_slice() {
+            [item] => Ok(json!({"type": "array", "items": expanded(item, &format!("{pointer}/0"), depth + 1)?})),
+            _ => wrong(format!("a list type has one element, the type of its items; this one has {}", items.len())),
+        },
+        Value::Object(map) if is_json_schema(map) => Ok(value.clone()),
+        Value::Object(map) => object(map, pointer, depth),
+        other => wrong(format!("`{other}` is not a type; write a type word, [type], or a map of fields")),
+    }
+}
+
+fn unknown_type(word: &str) -> String {
+    let words = TYPE_WORDS.map(|(name, _)| name);
+    match nearest(word, words) {
+        Some(near) => format!("unknown type `{word}`; did you mean `{near}`?"),
+        None => format!("unknown type `{word}`; types are {}, [type], or a map of fields", words.join(", ")),
+    }
+}
+
+fn is_json_schema(map: &Map<String, Value>) -> bool {
+    let is_type = |value: &Value| value.as_str().is_some_and(|name| JSON_TYPES.contains(&name));
+    JSON_SCHEMA_WORDS.iter().any(|word| map.contains_key(*word))
+        || map.get("type").is_some_and(|value| match value {
+            Value::Array(names) => !names.is_empty() && names.iter().all(is_type),
+            other => is_type(other),
+        })
+}
+
+/// A map of fields, all required but those marked with `?`.
+fn object(fields: &Map<String, Value>, pointer: &str, depth: usize) -> Result<Value, (String, String)> {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for (written, field) in fields {
+        let at = format!("{pointer}/{}", written.replace('~', "~0").replace('/', "~1"));
+        let name = written.strip_suffix('?').unwrap_or(written);
+        if properties.contains_key(name) {
+            return Err((at, format!("the field `{name}` is given twice")));
+        }
+        properties.insert(name.to_owned(), expanded(field, &at, depth + 1)?);
+        if name.len() == written.len() {
+            required.push(Value::from(name));
+        }
+    }
+    let mut schema = json!({"type": "object"});
+    if !properties.is_empty() {
+        schema["properties"] = Value::Object(properties);
+    }
+    if !required.is_empty() {
+        schema["required"] = Value::Array(required);
+    }
+    Ok(schema)
+}
+
+/// The pointer if it leads somewhere in what was written; inside expanded shorthand it does not.
+fn within(value: &Value, pointer: String) -> String {
+    if value.pointer(&pointer).is_some() { pointer } else { String::new() }
+}
+
+fn violation(error: &ValidationError<'_>) -> Violation {
+    let mut segments: Vec<Segment> = error.instance_path().segments().map(segment).collect();
+    let message = match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            segments.extend(property.as_str().map(|name| Segment::Key(name.to_owned())));
+            "Field is required but missing".to_owned()
+        }
+        ValidationErrorKind::Type { kind } => wrong_type(kind, error.instance()),
+        _ => clipped(&error.to_string(), MAX_MESSAGE_CHARS),
+    };
+    Violation { path: path::show(&segments), message }
+}
+
+fn segment(segment: LocationSegment<'_>) -> Segment {
+    match segment {
+        LocationSegment::Property(name) => Segment::Key(name.into_owned()),
+        LocationSegment::Index(index) => Segment::Index(i64::try_from(index).unwrap_or(i64::MAX)),
+    }
+}
+
+fn wrong_type(expected: &TypeKind, got: &Value) -> String {
+    let expected = match expected {
+        TypeKind::Single(name) => format!("'{name}'"),
+        TypeKind::Multiple(names) => names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(" or "),
+    };
+    let got = match got {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("Expected type {expected}, got '{got}'")
+}
+
+fn clipped(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -80,5 +342,207 @@ impl Serialize for Schema {
 impl<'de> Deserialize<'de> for Schema {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Schema, D::Error> {
         Ok(Schema::new(Value::deserialize(d)?))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shorthand_is_expanded() {
+        for (written, expected) in [
+            (json!("str"), json!({"type": "string"})),
+            (json!("int"), json!({"type": "integer"})),
+            (json!("float"), json!({"type": "number"})),
+            (json!("bool"), json!({"type": "boolean"})),
+            (json!("object"), json!({"type": "object"})),
+            (json!("any"), json!({})),
+            (json!(["string"]), json!({"type": "array", "items": {"type": "string"}})),
+            (json!({}), json!({"type": "object"})),
+            (
+                json!({"a": "int", "b?": ["any"]}),
+                json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {}}}, "required": ["a"]}),
+            ),
+            (
+                json!({"type": "str", "description": "string", "items": ["int"]}),
+                json!({"type": "object", "properties": {"type": {"type": "string"}, "description": {"type": "string"},
+                       "items": {"type": "array", "items": {"type": "integer"}}}, "required": ["type", "description", "items"]}),
+            ),
+            (json!({"type": "string", "maxLength": 3}), json!({"type": "string", "maxLength": 3})),
+            (json!({"type": ["string", "null"]}), json!({"type": ["string", "null"]})),
+            (json!({"anyOf": [{"type": "string"}]}), json!({"anyOf": [{"type": "string"}]})),
+            (
+                json!({"a": {"type": "string", "enum": ["x"]}}),
+                json!({"type": "object", "properties": {"a": {"type": "string", "enum": ["x"]}}, "required": ["a"]}),
+            ),
+        ] {
+            assert_eq!(Schema::written(&written).unwrap().json(), &expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn bad_schemas_say_where_and_why() {
+        for (written, pointer, message) in [
+            (json!("strnig"), "", "did you mean `string`?"),
+            (json!({"a": {"b": ["nubmer"]}}), "/a/b/0", "did you mean `number`?"),
+            (json!("zebra"), "", "types are string"),
+            (json!(["str", "int"]), "", "one element"),
+            (json!({"a": 3}), "/a", "`3` is not a type"),
+            (json!({"a": null}), "/a", "`null` is not a type"),
+            (json!({"a": "int", "a?": "int"}), "/a?", "given twice"),
+            (json!({"type": "string", "minLength": "x"}), "/minLength", ""),
+            (json!({"$ref": "https://example.com/schema"}), "", "must stay inside"),
+            (json!({"$ref": "file:///etc/passwd"}), "", "must stay inside"),
+            (json!({"$ref": "#/$defs/none"}), "", "must stay inside"),
+        ] {
+            let (at, why) = Schema::written(&written).unwrap_err();
+            assert_eq!(at, pointer, "{written}: {why}");
+            assert!(why.contains(message), "{written}: {why}");
+        }
+        let deep = (0..200).fold(json!("int"), |inner, _| json!([inner]));
+        assert!(Schema::written(&deep).unwrap_err().1.contains("levels deep"));
+    }
+
+    #[test]
+    fn violations_are_dotted_and_plain() {
+        let schema =
+            Schema::written(&json!({"customer_name": "str", "email": "str", "items": [{"price": "number"}]})).unwrap();
+        let value = json!({"email": 12345, "items": [{"price": 1}, {"price": "x"}, {}]});
+        let violations = schema.check(&value).unwrap_err();
+        let mut lines: Vec<String> = violations.iter().map(|v| format!("{}: {}", v.path, v.message)).collect();
+        lines.sort();
+        assert_eq!(
+            lines,
+            [
+                "customer_name: Field is required but missing",
+                "email: Expected type 'string', got 'integer'",
+                "items[1].price: Expected type 'number', got 'string'",
+                "items[2].price: Field is required but missing",
+            ]
+        );
+        assert_eq!(schema.check(&json!({"customer_name": "a", "email": "b", "items": []})), Ok(()));
+        let many = Schema::written(&json!(["int"])).unwrap().check(&json!(vec!["x"; 100])).unwrap_err();
+        assert_eq!(many.len(), MAX_VIOLATIONS);
+        let either = Schema::new(json!({"type": ["string", "null"]})).check(&json!(1.5)).unwrap_err();
+        assert_eq!(either[0].message, "Expected type 'null' or 'string', got 'number'");
+        assert!(Schema::new(json!({"type": 3})).check(&json!(1)).unwrap_err()[0].message.contains("schema itself"));
+    }
+
+    #[test]
+    fn an_explanation_has_its_form() {
+        let schema = Schema::written(&json!({"customer_name": "str", "email": "str"})).unwrap();
+        let value = json!({"email": 12345});
+        let violations = vec![
+            Violation { path: "customer_name".into(), message: "Field is required but missing".into() },
+            Violation { path: "email".into(), message: "Expected type 'string', got 'integer'".into() },
+        ];
+        let text = schema.explain("Node 'extract_info' output", &violations, &value);
+        let expected = "Schema validation failed for Node 'extract_info' output:\n  - Path 'customer_name': Field is required but missing\n  - Path 'email': Expected type 'string', got 'integer'\n\nExpected schema:\n{\n  \"type\": \"object\",";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.ends_with("\n\nReceived data:\n{\n  \"email\": 12345\n}"), "{text}");
+        let long = schema.explain("x", &[], &json!("é".repeat(9_000)));
+        assert!(long.ends_with("… (the first 4000 of 9002 characters)"), "{long}");
+    }
+
+    #[test]
+    fn containment_is_proven_or_refuted() {
+        let open = json!({"a": "int"});
+        for (target, source, expected) in [
+            (json!({"a": "int"}), json!({"a": "int"}), "yes"),
+            (json!({"a": "number"}), json!({"a": "int", "b": "str"}), "yes"),
+            (json!({"a?": "int"}), json!({"a": "int"}), "yes"),
+            (json!("any"), json!({"a": "int"}), "yes"),
+            (json!({"a": "int"}), json!({"a?": "int"}), "no"),
+            (json!({"a": "str"}), json!({"a": "int"}), "no"),
+            (json!({"a": {"b": ["int"]}}), json!({"a": {"b": ["str"]}}), "no"),
+            (json!({"type": "string", "enum": ["a", "b"]}), json!({"type": "string", "enum": ["a", "c"]}), "no"),
+            (json!({"a": "int"}), json!("any"), "no"),
+            (
+                json!({"type": "object", "additionalProperties": false, "properties": {"a": {}}}),
+                json!({"b": "int"}),
+                "no",
+            ),
+            (json!({"type": "string", "pattern": "^a+$"}), json!({"type": "string", "pattern": "^aa+$"}), "unknown"),
+            (
+                open.clone(),
+                json!({"$defs": {"n": {"type": "integer"}}, "type": "object", "required": ["a"],
+                "properties": {"a": {"$ref": "#/$defs/n"}}}),
+                "yes",
+            ),
+        ] {
+            let fit = Schema::written(&target).unwrap().covers(&Schema::written(&source).unwrap());
+            let found = match &fit {
+                Fit::Yes => "yes",
+                Fit::No(witness) if !witness.is_empty() => "no",
+                Fit::No(_) => "no witness",
+                Fit::Unknown => "unknown",
+            };
+            assert_eq!(found, expected, "{target} <- {source}: {fit:?}");
+        }
+        let target = Schema::new(json!({"enum": ["a", "b"]}));
+        assert_eq!(target.covers(&Schema::new(json!({"enum": ["a", "c"]}))), Fit::No("\"c\"".to_owned()));
+    }
+
+    #[test]
+    fn samples_fit_and_repeat() {
+        for schema in [
+            json!("str"),
+            json!("any"),
+            json!({"a": "int", "b?": "bool", "c": [{"d": "number"}]}),
+            json!({"type": "integer", "minimum": 5, "maximum": 7}),
+            json!({"type": "integer", "exclusiveMinimum": 5, "exclusiveMaximum": 7}),
+            json!({"type": "integer", "multipleOf": 7, "minimum": 50}),
+            json!({"type": "integer", "maximum": -20}),
+            json!({"type": "number", "minimum": 0, "maximum": 1}),
+            json!({"type": "number", "exclusiveMinimum": 0.5, "exclusiveMaximum": 0.50001}),
+            json!({"type": "number", "minimum": 2, "maximum": 2}),
+            json!({"type": "number", "multipleOf": 0.5}),
+            json!({"type": "string", "minLength": 40, "maxLength": 41}),
+            json!({"type": "string", "maxLength": 2}),
+            json!({"type": "array", "items": {"type": "string"}, "minItems": 5, "uniqueItems": true}),
+            json!({"type": "array", "items": {"type": "string", "maxLength": 1}, "minItems": 5, "uniqueItems": true}),
+            json!({"type": "array", "items": {"enum": ["a", "b", "c"]}, "minItems": 3, "uniqueItems": true}),
+            json!({"type": "array", "maxItems": 1, "items": {"type": "integer"}}),
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": false}),
+            json!({"type": ["null", "string"]}),
+            json!({"type": "object", "required": ["x", "y"], "properties": {"x": {"const": 4}}}),
+            json!({"type": "object", "required": ["x"], "additionalProperties": {"type": "integer"}}),
+            json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+            json!({"oneOf": [{"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}, {"type": "null"}]}),
+            json!({"anyOf": [{"type": "string", "pattern": "^x{9}$"}, {"type": "null"}]}),
+            json!({"allOf": [{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+                             {"properties": {"b": {"type": "string"}}, "required": ["b"]}]}),
+            json!({"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "required": ["name"],
+                   "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/node"},
+                                  "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}}),
+            json!({"type": "string", "format": "email"}),
+            json!({"type": "string", "format": "uuid"}),
+        ] {
+            let schema = Schema::written(&schema).unwrap();
+            for seed in 0..20 {
+                let value = schema.sample(seed);
+                assert_eq!(schema.check(&value), Ok(()), "{schema:?} {value}");
+                assert_eq!(schema.sample(seed), value);
+            }
+        }
+        let endless =
+            Schema::new(json!({"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}));
+        assert!(endless.sample(1).is_object());
+    }
+
+    #[test]
+    fn sampled_formats_are_well_formed() {
+        for format in ["date", "date-time", "time", "email", "uri", "uuid", "ipv4", "ipv6", "hostname", "duration"] {
+            let json = json!({"type": "string", "format": format});
+            let validator = jsonschema::options().should_validate_formats(true).build(&json).unwrap();
+            for seed in 0..20 {
+                let value = Schema::new(json.clone()).sample(seed);
+                assert!(validator.is_valid(&value), "{format}: {value}");
+            }
+        }
+        let named = Schema::written(&json!({"page_summary": "str"})).unwrap().sample(3);
+        assert!(named["page_summary"].as_str().unwrap().starts_with("page summary "), "{named}");
     }
 }
