@@ -13,7 +13,7 @@ mod vocabulary;
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -87,7 +87,8 @@ struct Compiled {
 pub struct Expr {
     source: String,
     span: Span,
-    compiled: OnceLock<Result<Compiled, Flaw>>,
+    /// Shared, so that plans stay small and clones cheap.
+    compiled: OnceLock<Arc<Result<Compiled, Flaw>>>,
 }
 
 impl Expr {
@@ -130,12 +131,12 @@ impl Expr {
             Node::Path(root, path) => return Scope::new(names).path(root, path).map(Cow::into_owned),
             node => Scope::new(names).eval(node).map(Cow::into_owned),
         };
-        value.map_err(|error| self.named(error))
+        value.map_err(|error| error.within(&self.source))
     }
 
     /// As a condition: the result must be a boolean (or the text true/yes/1, false/no/0).
     pub fn test(&self, names: &dyn Names) -> Result<bool, EvalError> {
-        Scope::new(names).test(self.node()?).map_err(|error| self.named(error))
+        Scope::new(names).test(self.node()?).map_err(|error| error.within(&self.source))
     }
 
     fn node(&self) -> Result<&Node, EvalError> {
@@ -146,15 +147,17 @@ impl Expr {
     }
 
     fn compiled(&self) -> Result<&Compiled, &Flaw> {
-        self.compiled.get_or_init(|| compile(&self.source)).as_ref()
+        self.compiled.get_or_init(|| Arc::new(compile(&self.source))).as_ref().as_ref()
     }
+}
 
+impl EvalError {
     /// The error with the expression it comes from. A value to load passes through untouched.
-    fn named(&self, error: EvalError) -> EvalError {
-        match error {
+    pub(crate) fn within(self, expression: &str) -> EvalError {
+        match self {
             EvalError::Load(hash) => EvalError::Load(hash),
-            EvalError::Reference(message) => EvalError::Reference(format!("{message} (in `{}`)", self.source)),
-            EvalError::Type(message) => EvalError::Type(format!("{message} (in `{}`)", self.source)),
+            EvalError::Reference(message) => EvalError::Reference(format!("{message} (in `{expression}`)")),
+            EvalError::Type(message) => EvalError::Type(format!("{message} (in `{expression}`)")),
         }
     }
 }
@@ -166,7 +169,7 @@ fn compile(source: &str) -> Result<Compiled, Flaw> {
     let rewritten = rewrite::condition(source)?;
     let tree =
         minijinja::machinery::parse_expr(&rewritten.text).map_err(|error| syntax_flaw(&error, &rewritten, source))?;
-    let mut lowering = Lowering::new(&rewritten);
+    let mut lowering = Lowering::new(&rewritten, source);
     let node = lowering.expr(&tree)?;
     Ok(Compiled { node, refs: lowering.refs, places: lowering.places })
 }
@@ -454,6 +457,7 @@ pub(crate) mod tests {
             ("input.none.x", "input.none has no field `x`; it is null"),
             ("input.people[0].nme", "input.people[0] has no field `nme`; it has: name, age"),
             ("steps.block.outputs[7]", "steps.block.outputs has no item `[7]`; it is a block of 2"),
+            ("input.people[index]", "input.people has no item `[2]`; it is a list of 2"),
             ("input.empty | first", "first of a list that is empty"),
         ] {
             let Err(EvalError::Reference(message)) = eval(source) else { panic!("{source}: {:?}", eval(source)) };
@@ -483,6 +487,7 @@ pub(crate) mod tests {
             ("input.people | selectattr('age', 'gt', 'x') | list == []", "selectattr: cannot order"),
             ("range(10000000) == 1", "steps of work"),
             ("range(200000) | length > 1", "steps of work"),
+            ("range(90000) | length + range(90000) | length > 1", "steps of work"),
             ("input.q | indent(100000000) == ''", "would make more than"),
         ] {
             let expr = Expr::parse(source, Span::default()).unwrap_or_else(|p| panic!("{source}: {p:?}"));
@@ -565,6 +570,61 @@ pub(crate) mod tests {
         assert_eq!(expr.ref_span(1), Span::new(10 + 11, 10 + source.len()));
         let quoted = Expr::parse(source, Span::new(10, 12 + source.len())).unwrap();
         assert_eq!(quoted.ref_span(0), Span::new(11, 18));
+    }
+
+    /// Words that an author's mistakes are made of, put together by a fixed sequence of numbers.
+    #[test]
+    fn any_text_is_read_without_a_panic() {
+        const WORDS: [&str; 30] = [
+            "{{",
+            "}}",
+            "{%",
+            "%}",
+            "{#",
+            "#}",
+            "'",
+            "\"",
+            "steps.",
+            "a-b",
+            ".output",
+            "input",
+            "[",
+            "]",
+            "(",
+            ")",
+            "|",
+            "é",
+            " ",
+            "-",
+            "1",
+            ".",
+            "==",
+            "default",
+            "for x in ",
+            "if ",
+            "endif",
+            "raw",
+            "\\",
+            "~",
+        ];
+        let mut number: u64 = 7;
+        for _ in 0..5_000 {
+            let mut source = String::new();
+            for _ in 0..10 {
+                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                source.push_str(WORDS[(number >> 33) as usize % WORDS.len()]);
+            }
+            let span = Span::new(0, source.len());
+            if let Ok(expr) = Expr::parse(source.as_str(), span) {
+                let _ = expr.eval(&world());
+            }
+            let text = crate::Source { name: "f".to_owned(), text: source.clone() };
+            match crate::Template::text(&source, span) {
+                Ok(template) => drop(template.render(&world())),
+                Err(problem) => assert!(!text.render(&[problem], false).is_empty()),
+            }
+            let _ = crate::path::parse(&source);
+        }
     }
 
     #[test]

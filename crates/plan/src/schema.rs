@@ -3,9 +3,10 @@
 //! It owns how a schema is written, checked, compared and explained. It fetches nothing: a `$ref` reaches only what is
 //! in the schema itself.
 
+mod pattern;
 mod sample;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::canonical::{CanonicalSchema, Containment, Satisfiability};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -55,7 +56,7 @@ const JSON_SCHEMA_WORDS: [&str; 6] = ["$schema", "$ref", "properties", "anyOf", 
 #[derive(Clone)]
 pub struct Schema {
     json: Value,
-    compiled: OnceLock<Result<Validator, String>>,
+    compiled: OnceLock<Arc<Result<Validator, String>>>,
 }
 
 /// One thing that does not fit.
@@ -128,7 +129,8 @@ impl Schema {
     pub fn explain(&self, what: &str, violations: &[Violation], value: &Value) -> String {
         let mut text = format!("Schema validation failed for {what}:\n");
         for violation in violations {
-            text.push_str(&format!("  - Path '{}': {}\n", violation.path, violation.message));
+            let path = if violation.path.is_empty() { "(root)" } else { &violation.path };
+            text.push_str(&format!("  - Path '{path}': {}\n", violation.message));
         }
         let received = format!("{value:#}");
         let shown: String = received.chars().take(MAX_RECEIVED_CHARS).collect();
@@ -157,7 +159,8 @@ impl Schema {
     }
 
     fn validator(&self) -> Result<&Validator, &String> {
-        self.compiled.get_or_init(|| self.compilable().map_err(|(_, message)| message)).as_ref()
+        let compile = || Arc::new(self.compilable().map_err(|(_, message)| message));
+        self.compiled.get_or_init(compile).as_ref().as_ref()
     }
 
     /// The compiled schema, or where and why it is not one.
@@ -518,6 +521,9 @@ mod tests {
                    "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/node"},
                                   "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}}),
             json!({"type": "string", "format": "email"}),
+            json!({"type": "string", "pattern": "^[A-Z]{2}\\d{4}$"}),
+            json!({"type": "integer", "minimum": -1e300, "maximum": 1e300, "multipleOf": 1}),
+            json!({"type": "integer", "minimum": 9223372036854775807u64}),
             json!({"type": "string", "format": "uuid"}),
         ] {
             let schema = Schema::written(&schema).unwrap();

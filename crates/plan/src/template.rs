@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use minijinja::machinery::ast;
+use minijinja::machinery::{Span as Place, ast};
 use minijinja::syntax::SyntaxConfig;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
@@ -24,6 +24,9 @@ const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
 
 /// How much of a large value its summary shows.
 const SUMMARY_CHARS: usize = 200;
+
+/// How much of a tag an error shows.
+const MAX_TAG_CHARS: usize = 120;
 
 /// Deeper values are refused, so that walking one needs little stack.
 const MAX_DEPTH: usize = 128;
@@ -168,7 +171,7 @@ fn walk(
 pub struct Text {
     source: String,
     span: Span,
-    compiled: OnceLock<Result<Compiled, Flaw>>,
+    compiled: OnceLock<Arc<Result<Compiled, Flaw>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -181,20 +184,27 @@ struct Compiled {
 #[derive(Debug, Clone)]
 enum Part {
     Raw(String),
-    Emit(Node),
+    Emit(Code),
     For(Box<For>),
-    If(Node, Vec<Part>, Vec<Part>),
-    Set(Vec<String>, Node),
+    If(Code, Vec<Part>, Vec<Part>),
+    Set(Vec<String>, Code),
     SetText(String, Vec<Part>),
     /// Names set inside stay inside.
     Block(Vec<Part>),
 }
 
+/// An expression in a tag, with the tag as written, for messages.
+#[derive(Debug, Clone)]
+struct Code {
+    node: Node,
+    tag: String,
+}
+
 #[derive(Debug, Clone)]
 struct For {
     targets: Vec<String>,
-    over: Node,
-    only: Option<Node>,
+    over: Code,
+    only: Option<Code>,
     body: Vec<Part>,
     otherwise: Vec<Part>,
 }
@@ -217,7 +227,7 @@ impl Text {
     }
 
     fn compiled(&self) -> Result<&Compiled, &Flaw> {
-        self.compiled.get_or_init(|| compile(&self.source)).as_ref()
+        self.compiled.get_or_init(|| Arc::new(compile(&self.source))).as_ref().as_ref()
     }
 
     fn render(&self, names: &dyn Names) -> Result<String, EvalError> {
@@ -242,7 +252,7 @@ fn compile(source: &str) -> Result<Compiled, Flaw> {
     let syntax = syntax.map_err(|error| Flaw::new(0..source.len(), error.to_string()))?;
     let tree = minijinja::machinery::parse(&rewritten.text, "text", syntax)
         .map_err(|error| syntax_flaw(&error, &rewritten, source))?;
-    let mut lowering = Lowering::new(&rewritten);
+    let mut lowering = Lowering::new(&rewritten, source);
     let parts = match &tree {
         ast::Stmt::Template(template) => lower_all(&mut lowering, &template.children)?,
         other => lower_all(&mut lowering, std::slice::from_ref(other))?,
@@ -265,16 +275,16 @@ fn lower_scoped(lowering: &mut Lowering<'_>, statements: &[ast::Stmt<'_>]) -> Re
 fn lower(lowering: &mut Lowering<'_>, statement: &ast::Stmt<'_>) -> Result<Part, Flaw> {
     match statement {
         ast::Stmt::EmitRaw(raw) => Ok(Part::Raw(raw.raw.to_owned())),
-        ast::Stmt::EmitExpr(emit) => lowering.expr(&emit.expr).map(Part::Emit),
+        ast::Stmt::EmitExpr(emit) => code(lowering, &emit.expr, emit.span()).map(Part::Emit),
         ast::Stmt::ForLoop(each) => lowering.descend(each.span(), |lowering| lower_for(lowering, each)),
         ast::Stmt::IfCond(choice) => lowering.descend(choice.span(), |lowering| {
-            let test = lowering.expr(&choice.expr)?;
+            let test = code(lowering, &choice.expr, choice.span())?;
             let yes = lower_scoped(lowering, &choice.true_body)?;
             Ok(Part::If(test, yes, lower_scoped(lowering, &choice.false_body)?))
         }),
         ast::Stmt::WithBlock(with) => lowering.descend(with.span(), |lowering| lower_with(lowering, with)),
         ast::Stmt::Set(set) => {
-            let value = lowering.expr(&set.expr)?;
+            let value = code(lowering, &set.expr, set.span())?;
             targets(lowering, &set.target).map(|names| Part::Set(names, value))
         }
         ast::Stmt::SetBlock(set) if set.filter.is_none() => lowering.descend(set.span(), |lowering| {
@@ -290,28 +300,35 @@ fn lower_for(lowering: &mut Lowering<'_>, each: &ast::Spanned<ast::ForLoop<'_>>)
     if each.recursive {
         return Err(lowering.flaw(each.span(), "`recursive` loops are not part of the language"));
     }
-    let over = lowering.expr(&each.iter)?;
+    let over = code(lowering, &each.iter, each.span())?;
     let mark = lowering.open();
     // Inside `{% for %}`, `loop` is the template's.
     lowering.declare("loop");
     let targets = targets(lowering, &each.target)?;
-    let only = each.filter_expr.as_ref().map(|only| lowering.expr(only)).transpose()?;
+    let only = each.filter_expr.as_ref().map(|only| code(lowering, only, each.span())).transpose()?;
     let body = lower_all(lowering, &each.body)?;
     lowering.close(mark);
     let otherwise = lower_scoped(lowering, &each.else_body)?;
     Ok(Part::For(Box::new(For { targets, over, only, body, otherwise })))
 }
 
-fn lower_with(lowering: &mut Lowering<'_>, with: &ast::WithBlock<'_>) -> Result<Part, Flaw> {
+fn lower_with(lowering: &mut Lowering<'_>, with: &ast::Spanned<ast::WithBlock<'_>>) -> Result<Part, Flaw> {
     let mark = lowering.open();
     let mut parts = Vec::with_capacity(with.assignments.len() + with.body.len());
     for (target, value) in &with.assignments {
-        let value = lowering.expr(value)?;
+        let value = code(lowering, value, with.span())?;
         parts.push(Part::Set(targets(lowering, target)?, value));
     }
     parts.extend(lower_all(lowering, &with.body)?);
     lowering.close(mark);
     Ok(Part::Block(parts))
+}
+
+fn code(lowering: &mut Lowering<'_>, expr: &ast::Expr<'_>, place: Place) -> Result<Code, Flaw> {
+    let node = lowering.expr(expr)?;
+    let written = lowering.written(place).trim_start_matches("{{");
+    let tag = written.split("%}").next().unwrap_or(written).trim().trim_end_matches('-').trim_end();
+    Ok(Code { node, tag: tag.chars().take(MAX_TAG_CHARS).collect() })
 }
 
 /// The names that a `for` or `set` declares: one, or several that take a list apart.
@@ -363,6 +380,10 @@ impl<'n> Rendering<'n> {
         parts.iter().try_for_each(|part| self.part(part))
     }
 
+    fn eval(&mut self, code: &'n Code) -> Result<Cow<'n, Value>, EvalError> {
+        self.scope.eval(&code.node).map_err(|error| error.within(&code.tag))
+    }
+
     fn scoped(&mut self, parts: &'n [Part]) -> Result<(), EvalError> {
         let mark = self.scope.mark();
         let result = self.parts(parts);
@@ -373,16 +394,16 @@ impl<'n> Rendering<'n> {
     fn part(&mut self, part: &'n Part) -> Result<(), EvalError> {
         match part {
             Part::Raw(text) => self.write(text),
-            Part::Emit(node) => {
-                let value = self.scope.eval(node)?;
+            Part::Emit(code) => {
+                let value = self.eval(code)?;
                 self.write(&in_text_bounded(&value, DEFAULT_INLINE_BYTES))
             }
             Part::If(test, yes, no) => {
-                let taken = truth(&*self.scope.eval(test)?);
+                let taken = truth(&*self.eval(test)?);
                 self.scoped(if taken { yes } else { no })
             }
-            Part::Set(names, node) => {
-                let value = self.scope.eval(node)?;
+            Part::Set(names, code) => {
+                let value = self.eval(code)?;
                 self.assign(names, value)
             }
             Part::SetText(name, body) => {
@@ -408,7 +429,7 @@ impl<'n> Rendering<'n> {
     }
 
     fn each(&mut self, each: &'n For) -> Result<(), EvalError> {
-        let mut items = items(self.scope.eval(&each.over)?)?;
+        let mut items = items(self.eval(&each.over)?).map_err(|error| error.within(&each.over.tag))?;
         if let Some(only) = &each.only {
             items = self.selected(items, each, only)?;
         }
@@ -431,13 +452,13 @@ impl<'n> Rendering<'n> {
         &mut self,
         items: Vec<Cow<'n, Value>>,
         each: &'n For,
-        only: &'n Node,
+        only: &'n Code,
     ) -> Result<Vec<Cow<'n, Value>>, EvalError> {
         let mut kept = Vec::new();
         for item in items {
             let mark = self.scope.mark();
             self.assign(&each.targets, item.clone())?;
-            if truth(&*self.scope.eval(only)?) {
+            if truth(&*self.eval(only)?) {
                 kept.push(item);
             }
             self.scope.forget(mark);
@@ -601,12 +622,16 @@ mod tests {
     fn work_is_bounded() {
         for (source, expected) in [
             ("{% for a in range(1000) %}{% for b in range(1000) %}x{% endfor %}{% endfor %}", "steps of work"),
-            ("{% for a in input.n %}x{% endfor %}", "needs a list"),
+            ("{% for a in input.n %}x{% endfor %}", "needs a list, got a number (in `for a in input.n`)"),
+            ("é {{ input.n < 'a' -}} b", "cannot compare a number 3 < a text \"a\" (in `input.n < 'a'`)"),
+            ("{% if input.n < 'a' %}b{% endif %}", "(in `if input.n < 'a'`)"),
             ("{% for a, b in input.list %}x{% endfor %}", "2 names"),
         ] {
             let Err(EvalError::Type(message)) = render(source) else { panic!("{source}") };
             assert!(message.contains(expected), "{source}: {message}");
         }
+        let Err(EvalError::Reference(message)) = render("a {{ steps.fetch.output.prise }}") else { panic!() };
+        assert!(message.starts_with("steps.fetch.output has no field `prise`; it has: price, shop"), "{message}");
         let doubling = format!("{{% set x = 'x' %}}{}{{{{ x | length }}}}.", "{% set x = x ~ x %}".repeat(60));
         assert!(matches!(render(&doubling), Err(EvalError::Type(_))));
     }

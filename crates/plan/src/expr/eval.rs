@@ -18,6 +18,9 @@ const FUEL: u64 = 100_000;
 /// Copying this much costs one step of work.
 const BYTES_PER_STEP: usize = 1024;
 
+/// Items that a filter goes over for one step of work; filters are quicker than loops.
+const ITEMS_PER_STEP: usize = 16;
+
 /// How much of a value a message shows.
 const MAX_SHOWN_CHARS: usize = 80;
 
@@ -29,6 +32,9 @@ pub struct Scope<'n> {
 }
 
 type Evaluated<'n> = Result<Cow<'n, Value>, EvalError>;
+
+/// Those by place and those by name.
+type Arguments<'n> = (Vec<Value>, Vec<(&'n str, Value)>);
 
 impl<'n> Scope<'n> {
     pub fn new(names: &'n dyn Names) -> Scope<'n> {
@@ -139,8 +145,8 @@ impl<'n> Scope<'n> {
         }
     }
 
-    fn item(&mut self, value: &'n Node, index: &'n Node) -> Evaluated<'n> {
-        let base = self.eval(value)?;
+    fn item(&mut self, node: &'n Node, index: &'n Node) -> Evaluated<'n> {
+        let base = self.eval(node)?;
         let index = self.eval(index)?;
         let segment = match &*index {
             Value::String(key) => Segment::Key(key.clone()),
@@ -148,7 +154,7 @@ impl<'n> Scope<'n> {
             other => return Err(EvalError::Type(format!("{} cannot be an index or key", shown(other)))),
         };
         let result = follow(base, |value| path::get(value, std::slice::from_ref(&segment)));
-        self.or_missing(result, || "the value".to_owned())
+        self.or_missing(result, || label(node))
     }
 
     fn slice(&mut self, value: &'n Node, bounds: &'n [Option<Box<Node>>; 3]) -> Evaluated<'n> {
@@ -228,7 +234,7 @@ impl<'n> Scope<'n> {
         Ok(Cow::Owned(result))
     }
 
-    fn arguments(&mut self, args: &'n [Argument]) -> Result<(Vec<Value>, Vec<(&'n str, Value)>), EvalError> {
+    fn arguments(&mut self, args: &'n [Argument]) -> Result<Arguments<'n>, EvalError> {
         let (mut positional, mut named) = (Vec::new(), Vec::new());
         for arg in args {
             let value = self.eval_owned(&arg.value)?;
@@ -247,7 +253,7 @@ impl<'n> Scope<'n> {
             None => false,
         };
         match self.eval(input) {
-            Ok(value) if !value.is_null() && !(empty_too && !truth(&value)) => return Ok(value),
+            Ok(value) if !value.is_null() && (!empty_too || truth(&value)) => return Ok(value),
             Ok(_) | Err(EvalError::Reference(_)) => {}
             Err(error @ (EvalError::Load(_) | EvalError::Type(_))) => return Err(error),
         }
@@ -312,6 +318,18 @@ impl<'n> Scope<'n> {
         }
         Ok(Cow::Owned(Value::Object(map)))
     }
+}
+
+/// What a computed lookup looks into, for a message.
+fn label(node: &Node) -> String {
+    let (base, path) = match node {
+        Node::Path(root, path) => (root.to_string(), path),
+        Node::Local(name, path) => (name.clone(), path),
+        _ => return "the value".to_owned(),
+    };
+    let shown = path::show(path);
+    let dot = if shown.is_empty() || shown.starts_with('[') { "" } else { "." };
+    format!("{base}{dot}{shown}")
 }
 
 fn owned<'n>(value: impl Into<Value>) -> Cow<'n, Value> {
@@ -413,8 +431,8 @@ fn boolean(value: &Value) -> Result<bool, EvalError> {
 fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() / BYTES_PER_STEP,
-        Value::Array(list) => list.len(),
-        Value::Object(map) => map.len(),
+        Value::Array(list) => list.len() / ITEMS_PER_STEP,
+        Value::Object(map) => map.len() / ITEMS_PER_STEP,
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }

@@ -82,6 +82,7 @@ pub type Reference = (Root, Vec<Segment>);
 /// Turns the parser's tree into ours and collects what it reads.
 pub struct Lowering<'r> {
     rewritten: &'r Rewritten,
+    source: &'r str,
     pub refs: Vec<Reference>,
     pub places: Vec<Range<usize>>,
     locals: Vec<String>,
@@ -89,12 +90,17 @@ pub struct Lowering<'r> {
 }
 
 impl<'r> Lowering<'r> {
-    pub fn new(rewritten: &'r Rewritten) -> Lowering<'r> {
-        Lowering { rewritten, refs: Vec::new(), places: Vec::new(), locals: Vec::new(), depth: 0 }
+    pub fn new(rewritten: &'r Rewritten, source: &'r str) -> Lowering<'r> {
+        Lowering { rewritten, source, refs: Vec::new(), places: Vec::new(), locals: Vec::new(), depth: 0 }
     }
 
     pub fn place(&self, place: Place) -> Range<usize> {
         self.rewritten.origin(place.start_offset as usize..place.end_offset as usize)
+    }
+
+    /// What was written at this place.
+    pub fn written(&self, place: Place) -> &'r str {
+        self.source.get(self.place(place)).unwrap_or("")
     }
 
     pub fn flaw(&self, place: Place, message: impl Into<String>) -> Flaw {

@@ -93,12 +93,14 @@ struct Scanner<'s> {
     chained: usize,
     /// `elif` branches of the whole text.
     branches: usize,
+    /// The path being read began with `steps`.
+    in_steps: bool,
 }
 
 impl<'s> Scanner<'s> {
     fn new(source: &'s str) -> Scanner<'s> {
         let out = String::with_capacity(source.len() + 16);
-        Scanner { source, at: 0, out, joints: vec![(0, 0)], chained: 0, branches: 0 }
+        Scanner { source, at: 0, out, joints: vec![(0, 0)], chained: 0, branches: 0, in_steps: false }
     }
 
     fn finish(self) -> Rewritten {
@@ -209,7 +211,8 @@ impl<'s> Scanner<'s> {
             c if c.is_alphanumeric() || c == '_' => {
                 let word = self.word();
                 self.copy(word.len());
-                if word == "steps" {
+                self.in_steps = word == "steps";
+                if self.in_steps {
                     self.field(true);
                 }
                 Ok(!OPERATOR_WORDS.contains(&word))
@@ -252,7 +255,7 @@ impl<'s> Scanner<'s> {
         } else {
             self.put(&format!("['{key}']"), 1 + key.len());
         }
-        if key == "outputs" && !id {
+        if key == "outputs" && !id && self.in_steps {
             self.field(true);
         }
     }
@@ -309,8 +312,8 @@ impl<'s> Scanner<'s> {
                     Some(length) => self.copy(length),
                     None => self.tag("%}")?,
                 }
-            } else if rest.starts_with("{#") {
-                self.copy(rest.find("#}").map_or(rest.len(), |end| end + 2));
+            } else if let Some(comment) = rest.strip_prefix("{#") {
+                self.copy(comment.find("#}").map_or(rest.len(), |end| end + 4));
             } else {
                 self.copy(1);
             }
@@ -364,11 +367,11 @@ fn literal_length_inside(text: &str, quote: char, opening: usize) -> usize {
 /// The length of a whole `{% raw %} … {% endraw %}`, if one begins here.
 fn raw_length(text: &str) -> Option<usize> {
     let inside = |tag: &str| tag.trim_matches(['-', '+']).trim().to_owned();
-    let end = text.find("%}")?;
-    if inside(&text[2..end]) != "raw" {
+    let (tag, _) = text.get(2..)?.split_once("%}")?;
+    if inside(tag) != "raw" {
         return None;
     }
-    let mut at = end + 2;
+    let mut at = 2 + tag.len() + 2;
     while let Some(open) = text[at..].find("{%") {
         let from = at + open + 2;
         let close = from + text[from..].find("%}")?;
@@ -401,6 +404,8 @@ mod tests {
             ("x - y", "x - y"),
             ("steps.p.outputs.my-child.output", "steps.p.outputs['my-child'].output"),
             ("steps.p.outputs.0.output", "steps.p.outputs[0].output"),
+            ("steps['p'].outputs.my-child.output", "steps['p'].outputs['my-child'].output"),
+            ("input.outputs.n-1", "input.outputs.n-1"),
             ("steps.1.output", "steps['1'].output"),
             ("items.0.name", "items[0].name"),
             ("input.größe", "input['größe']"),
