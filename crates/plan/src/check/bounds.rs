@@ -98,8 +98,7 @@ fn unbounded(plan: &Plan, problems: &mut Problems) {
 /// Steps inside a block that cannot be reached are not told again.
 fn unreached(plan: &Plan, flow: &Flow<'_>, problems: &mut Problems) {
     for (id, node) in plan.nodes.iter().enumerate() {
-        let outer = node.inside.or(flow.place(node.region).holder());
-        let told = outer.is_some_and(|outer| !flow.is_reached(outer));
+        let told = flow.block_of(id as NodeId).is_some_and(|block| !flow.is_reached(block));
         if !node.hidden && !told && !flow.is_reached(id as NodeId) {
             let message = format!("step `{}` cannot be reached", node.key);
             let help = "what comes before it always goes elsewhere; remove the step or make the jump conditional";

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::flow::Flow;
-use super::names::{known_shape, listed};
+use super::catalog::Tools;
+use super::flow::{Flow, View};
+use super::names::{Keys, known_shape, listed};
 use super::shape::{self, Shape};
 use crate::problem::nearest;
 use crate::schema::Fit;
@@ -14,13 +15,17 @@ use crate::{Call, NodeId, Op, Plan, Problem, Problems, Schema, Span, Task, Templ
 pub(super) struct Edges<'p> {
     plan: &'p Plan,
     flow: &'p Flow<'p>,
-    keys: HashMap<&'p str, NodeId>,
+    keys: &'p Keys<'p>,
+    /// Why a value of one schema does not go where another is wanted, by their addresses: many steps share few
+    /// schemas, and comparing two is the dearest thing here.
+    compared: HashMap<(usize, usize), Option<String>>,
     problems: Problems,
 }
 
 /// One value on its way in.
 struct Place {
     span: Span,
+    view: View,
     /// Who takes it, for people: "agent `writer`".
     taker: String,
     path: Vec<String>,
@@ -30,26 +35,25 @@ struct Place {
 const REMARKS: &[&str] = &["type", "title", "description", "default", "examples", "$comment"];
 
 impl<'p> Edges<'p> {
-    pub fn new(plan: &'p Plan, flow: &'p Flow<'p>) -> Edges<'p> {
-        let visible = plan.nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
-        let keys = visible.map(|(id, node)| (node.key.as_str(), id as NodeId)).collect();
-        Edges { plan, flow, keys, problems: Vec::new() }
+    pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Edges<'p> {
+        Edges { plan, flow, keys, compared: HashMap::new(), problems: Vec::new() }
     }
 
-    pub fn check(mut self, tools: &HashMap<&str, &Value>) -> Problems {
-        for node in &self.plan.nodes {
+    pub fn check(mut self, tools: &Tools<'_>) -> Problems {
+        for (id, node) in self.plan.nodes.iter().enumerate() {
             if let Op::Call(call) = &node.op {
-                self.call(call, node.span, tools);
+                self.call(call, (View::Start(id as NodeId), node.span), tools);
             }
         }
         if let (Some(output), Some(schema)) = (&self.plan.output, &self.plan.output_schema) {
-            let mut place = Place { span: Span::default(), taker: "the workflow's output".into(), path: Vec::new() };
+            let taker = "the workflow's output".to_owned();
+            let mut place = Place { span: Span::default(), view: View::PlanEnd, taker, path: Vec::new() };
             self.fits(output, schema.json(), &mut place);
         }
         self.problems
     }
 
-    fn call(&mut self, call: &'p Call, span: Span, tools: &HashMap<&str, &Value>) {
+    fn call(&mut self, call: &'p Call, (view, span): (View, Span), tools: &Tools<'_>) {
         let (given, wanted, taker) = match &call.task {
             Task::Agent { agent, .. } => {
                 let declared = self.plan.agents.get(agent).and_then(|agent| agent.input.as_ref());
@@ -63,7 +67,7 @@ impl<'p> Edges<'p> {
             }
         };
         if let (Some(given), Some(wanted)) = (given, wanted) {
-            self.fits(given, wanted, &mut Place { span, taker, path: Vec::new() });
+            self.fits(given, wanted, &mut Place { span, view, taker, path: Vec::new() });
         }
     }
 
@@ -71,9 +75,10 @@ impl<'p> Edges<'p> {
         match template {
             Template::Literal(value) => self.literal(value, schema, place),
             Template::Ref(expr) => {
-                let Some(shape) = known_shape(self.plan, self.flow, &self.keys, expr) else { return };
+                let known = known_shape(self.flow, self.keys, expr, place.view);
+                let Some(shape) = known else { return };
                 let source = expr.source().trim();
-                if let Some(why) = mismatch(shape, schema) {
+                if let Some(why) = self.mismatch(shape, schema) {
                     let message = format!("`{source}` does not fit {}: {why}", place.name());
                     self.problems.push(Problem::error(expr.span(), message));
                 }
@@ -96,23 +101,30 @@ impl<'p> Edges<'p> {
 
     fn map(&mut self, entries: &'p [(String, Template)], schema: &Value, place: &mut Place) {
         self.kind("object", schema, place);
+        let given = |key: &str| entries.iter().any(|(name, _)| name == key);
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        for key in required.filter(|key| !entries.iter().any(|(name, _)| name == key)) {
-            let message = format!("{} needs `{key}`, which is not given", place.name());
-            let given = listed(entries.iter().map(|(name, _)| name.as_str()));
-            self.problems.push(Problem::error(place.span, message).help(format!("given are: {given}")));
-        }
+        let mut absent: Vec<&str> = required.filter(|key| !given(key)).collect();
         for (key, value) in entries {
             match shape::field(schema, key) {
                 Ok(Shape::Json(property)) => self.below(key, value, property, place),
-                Err(miss) if miss.closed && miss.instead.is_none() => self.unknown_key(key, &miss.known, place),
+                Err(miss) if miss.closed && miss.instead.is_none() => {
+                    let near = nearest(key, miss.known.iter().copied());
+                    // One slip of the pen is one problem.
+                    absent.retain(|absent| near != Some(absent));
+                    self.unknown_key(key, near, &miss.known, place);
+                }
                 Ok(_) | Err(_) => {}
             }
         }
+        let all = listed(entries.iter().map(|(name, _)| name.as_str()));
+        for key in absent {
+            let message = format!("{} needs `{key}`, which is not given", place.name());
+            self.problems.push(Problem::error(place.span, message).help(format!("given are: {all}")));
+        }
     }
 
-    fn unknown_key(&mut self, key: &str, known: &[&str], place: &Place) {
-        let help = match nearest(key, known.iter().copied()) {
+    fn unknown_key(&mut self, key: &str, near: Option<&str>, known: &[&str], place: &Place) {
+        let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("it takes: {}", listed(known.iter().copied())),
         };
@@ -132,6 +144,18 @@ impl<'p> Edges<'p> {
         }
     }
 
+    /// Why a value of this form cannot go there, in the plainest terms that can be had.
+    fn mismatch(&mut self, shape: Shape<'p>, schema: &Value) -> Option<String> {
+        if let Some((given, wanted)) = shape.types().zip(shape::types(schema))
+            && !given.iter().any(|given| wanted.iter().any(|wanted| is_a(given, wanted)))
+        {
+            return Some(format!("it is {}, and wanted is {}", shape::in_words(&given), shape::in_words(&wanted)));
+        }
+        let Shape::Json(source) = shape else { return None };
+        let addresses = (std::ptr::from_ref(schema).addr(), std::ptr::from_ref(source).addr());
+        self.compared.entry(addresses).or_insert_with(|| witness(schema, source)).clone()
+    }
+
     /// Text, lists and maps are of a type whatever is put into them.
     fn kind(&mut self, given: &str, schema: &Value, place: &Place) {
         let Some(types) = shape::types(schema).filter(|types| !types.contains(&given)) else { return };
@@ -147,19 +171,20 @@ impl Place {
     }
 }
 
-fn mismatch(shape: Shape<'_>, schema: &Value) -> Option<String> {
-    if let Shape::Json(source) = shape {
-        if has_reference(schema) || has_reference(source) {
-            return None;
-        }
-        return match Schema::new(schema.clone()).covers(&Schema::new(source.clone())) {
-            Fit::No(witness) => Some(witness),
-            Fit::Yes | Fit::Unknown => None,
-        };
+/// An example of what one schema allows and the other does not.
+fn witness(wanted: &Value, given: &Value) -> Option<String> {
+    if has_reference(wanted) || has_reference(given) {
+        return None;
     }
-    let (given, wanted) = (shape.types()?, shape::types(schema)?);
-    let apart = !given.iter().any(|given| wanted.contains(given));
-    apart.then(|| format!("it is {}, and wanted is {}", shape::in_words(&given), shape::in_words(&wanted)))
+    match Schema::new(wanted.clone()).covers(&Schema::new(given.clone())) {
+        Fit::No(witness) => Some(format!("it can be {witness}")),
+        Fit::Yes | Fit::Unknown => None,
+    }
+}
+
+/// Can a value of one type be of the other? Some numbers are integers.
+fn is_a(given: &str, wanted: &str) -> bool {
+    given == wanted || matches!((given, wanted), ("integer", "number") | ("number", "integer"))
 }
 
 /// A reference inside a part of a schema points to places outside the part.

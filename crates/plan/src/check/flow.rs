@@ -3,15 +3,24 @@
 //! Knows regions, jumps, lanes and loops; knows nothing of expressions, schemas or tools.
 
 use super::graph::Graph;
-use crate::{Each, Fan, Node, NodeId, OnError, Op, Over, Plan, ROOT, RegionId, WaitFor};
+use crate::{Each, Expr, Fan, Jump, Lane, Node, NodeId, OnError, Op, Over, Plan, ROOT, RegionId, WaitFor};
 
 pub(super) struct Flow<'p> {
-    plan: &'p Plan,
+    pub plan: &'p Plan,
     /// Vertices: the nodes, then the regions (lanes that come `after` lanes).
     pub graph: Graph,
     places: Vec<Place>,
     depths: Vec<u32>,
     reached: Vec<bool>,
+    predecessors: Vec<Predecessor>,
+}
+
+/// Which node control comes from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Predecessor {
+    None,
+    One(NodeId),
+    Several,
 }
 
 /// What a region is.
@@ -85,7 +94,7 @@ impl<'p> Flow<'p> {
         let depths = (0..places.len()).map(|r| depth(plan, &places, r as RegionId)).collect();
         let graph = Graph::new(edges(plan));
         let reached = reached(plan);
-        Flow { plan, graph, places, depths, reached }
+        Flow { plan, graph, places, depths, reached, predecessors: predecessors(plan) }
     }
 
     pub fn is_reached(&self, node: NodeId) -> bool {
@@ -96,12 +105,12 @@ impl<'p> Flow<'p> {
         self.places[region as usize]
     }
 
-    pub fn depth(&self, region: RegionId) -> u32 {
+    fn depth(&self, region: RegionId) -> u32 {
         self.depths[region as usize]
     }
 
     /// The vertex of a lane.
-    pub fn lane_vertex(&self, region: RegionId) -> u32 {
+    fn lane_vertex(&self, region: RegionId) -> u32 {
         self.plan.nodes.len() as u32 + region
     }
 
@@ -130,10 +139,75 @@ impl<'p> Flow<'p> {
         }
     }
 
+    /// The nearest block around a node that a person wrote.
+    pub fn block_of(&self, node: NodeId) -> Option<NodeId> {
+        let outer = |&node: &NodeId| {
+            let node = self.plan.node(node);
+            node.inside.or(self.place(node.region).holder())
+        };
+        let mut blocks = std::iter::successors(outer(&node), outer).take(self.plan.nodes.len());
+        blocks.find(|&block| !self.plan.node(block).hidden)
+    }
+
+    /// The only node of the region that control can come from. A lane with a single need continues that lane.
+    pub fn sole_predecessor(&self, node: NodeId) -> Option<NodeId> {
+        match self.predecessors[node as usize] {
+            Predecessor::One(before) if !self.is_entry(node) => Some(before),
+            Predecessor::None => {
+                let lane = self.lane_of(node).filter(|lane| lane.entry == Some(node) && !lane.always)?;
+                let Place::Lane(fan) = self.place(lane.region) else { return None };
+                let [need] = lane.after.as_slice() else { return None };
+                let entry = self.fan(fan)?.lanes.get(*need as usize)?.entry?;
+                self.plan.node(entry).next.is_none().then_some(entry)
+            }
+            Predecessor::One(_) | Predecessor::Several => None,
+        }
+    }
+
+    /// No other step of the region comes before this one.
+    pub fn begins_region(&self, node: NodeId) -> bool {
+        let mut node = node;
+        while let Some(choose) = self.plan.node(node).inside {
+            let Op::Choose { arms, other } = &self.plan.node(choose).op else { return false };
+            let leads = |jump: &Jump| jump.to == Some(node);
+            if !arms.iter().any(|arm| leads(&arm.jump)) && !other.as_ref().is_some_and(leads) {
+                return false;
+            }
+            node = choose;
+        }
+        self.is_entry(node)
+    }
+
+    fn is_entry(&self, node: NodeId) -> bool {
+        let region = self.plan.node(node).region;
+        let entry = match self.place(region) {
+            Place::Body => self.plan.entry,
+            Place::Exit(position) => self.plan.exits[position].entry,
+            Place::Undo(holder) => self.plan.node(holder).undo,
+            Place::Lane(_) => self.lane_of(node).and_then(|lane| lane.entry),
+            Place::Loop(each) => self.each(each).and_then(|each| each.body),
+        };
+        entry == Some(node)
+    }
+
+    fn lane_of(&self, node: NodeId) -> Option<&'p Lane> {
+        let region = self.plan.node(node).region;
+        let Place::Lane(fan) = self.place(region) else { return None };
+        self.fan(fan)?.lanes.get(self.plan.regions[region as usize].lane as usize)
+    }
+
+    /// What a for_each goes over.
+    pub fn items(&self, node: NodeId) -> Option<&'p Expr> {
+        self.each(node).and_then(|each| match &each.over {
+            Over::Items(items) => Some(items),
+            Over::Passes { .. } => None,
+        })
+    }
+
     /// Is a for_each (or, for `any`, also a repeat) around the view?
     pub fn in_loop(&self, view: View, any: bool) -> bool {
         self.scopes(view).any(|(_, place)| match place {
-            Place::Loop(node) => any || self.each(node).is_some_and(|e| matches!(e.over, Over::Items(_))),
+            Place::Loop(node) => any || self.items(node).is_some(),
             Place::Body | Place::Exit(_) | Place::Undo(_) | Place::Lane(_) => false,
         })
     }
@@ -329,6 +403,21 @@ fn edges(plan: &Plan) -> Vec<Vec<u32>> {
         }
     }
     edges
+}
+
+fn predecessors(plan: &Plan) -> Vec<Predecessor> {
+    let mut predecessors = vec![Predecessor::None; plan.nodes.len()];
+    for (id, node) in plan.nodes.iter().enumerate() {
+        for way in ways(node) {
+            let known = &mut predecessors[way.to as usize];
+            *known = match *known {
+                Predecessor::None => Predecessor::One(id as NodeId),
+                Predecessor::One(before) if before == id as NodeId => continue,
+                Predecessor::One(_) | Predecessor::Several => Predecessor::Several,
+            };
+        }
+    }
+    predecessors
 }
 
 fn reached(plan: &Plan) -> Vec<bool> {

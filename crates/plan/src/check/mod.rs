@@ -26,11 +26,12 @@ pub trait World {
 /// All problems of a plan that `build` has made, in the order of the text.
 pub fn check(plan: &Plan, world: &dyn World) -> Problems {
     let flow = flow::Flow::new(plan);
+    let keys = names::keys(plan);
     let known = world.tools();
     let tools: Option<catalog::Tools<'_>> =
         known.as_ref().map(|tools| tools.iter().map(|(name, schema)| (name.as_str(), schema)).collect());
-    let mut problems = names::Names::new(plan, &flow).check();
-    problems.extend(edges::Edges::new(plan, &flow).check(tools.as_ref().unwrap_or(&Default::default())));
+    let mut problems = names::Names::new(plan, &flow, &keys).check();
+    problems.extend(edges::Edges::new(plan, &flow, &keys).check(tools.as_ref().unwrap_or(&Default::default())));
     problems.extend(bounds::check(plan, &flow));
     problems.extend(catalog::check(plan, &flow, tools.as_ref(), world));
     in_order(problems)

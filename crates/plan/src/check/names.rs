@@ -9,20 +9,34 @@ use crate::expr::{Part, Root};
 use crate::path::{self, Segment};
 use crate::problem::nearest;
 use crate::{
-    Call, Each, Expr, FanOutput, Jump, NodeId, OnDeadline, OnError, Op, Over, Plan, Problem, Problems, Span, Task,
-    Template, Until,
+    Call, Each, Expr, FanOutput, NodeId, OnDeadline, OnError, Op, Over, Plan, Problem, Problems, Span, Task, Template,
+    Until,
 };
 
 type Reference = (Root, Vec<Segment>);
 
+/// The steps that can be named.
+pub(super) type Keys<'p> = HashMap<&'p str, NodeId>;
+
 pub(super) struct Names<'p> {
     plan: &'p Plan,
     flow: &'p Flow<'p>,
-    keys: HashMap<&'p str, NodeId>,
+    keys: &'p Keys<'p>,
     variables: BTreeSet<&'p str>,
     problems: Problems,
-    /// Problems that stand unless the graph has this path; asked all at once at the end.
-    pending: Vec<(u32, u32, Problem)>,
+    /// Nearest names that may still be looked for.
+    searches: usize,
+    /// Asked all at once at the end.
+    pending: Vec<Pending<'p>>,
+}
+
+/// A step that cannot be read unless the graph has a path.
+struct Pending<'p> {
+    path: (u32, u32),
+    key: &'p str,
+    why: Blind,
+    span: Span,
+    view: View,
 }
 
 /// Where an expression stands.
@@ -44,13 +58,14 @@ enum Want {
 
 /// More names than this in one message help nobody.
 const SHOWN_NAMES: usize = 8;
+/// A search for the nearest name looks at every name; a file in which nothing fits must not cost the square of its
+/// size.
+const MAX_SEARCHES: usize = 100;
 
 impl<'p> Names<'p> {
-    pub fn new(plan: &'p Plan, flow: &'p Flow<'p>) -> Names<'p> {
-        let visible = plan.nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
-        let keys = visible.map(|(id, node)| (node.key.as_str(), id as NodeId)).collect();
+    pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Names<'p> {
         let variables = plan.nodes.iter().flat_map(|n| n.assign.iter().map(|(name, _)| name.as_str())).collect();
-        Names { plan, flow, keys, variables, problems: Vec::new(), pending: Vec::new() }
+        Names { plan, flow, keys, variables, problems: Vec::new(), searches: MAX_SEARCHES, pending: Vec::new() }
     }
 
     pub fn check(mut self) -> Problems {
@@ -66,10 +81,12 @@ impl<'p> Names<'p> {
     }
 
     fn settle(mut self) -> Problems {
-        let pairs: Vec<(u32, u32)> = self.pending.iter().map(|(from, to, _)| (*from, *to)).collect();
+        let pairs: Vec<(u32, u32)> = self.pending.iter().map(|pending| pending.path).collect();
         let found = self.flow.graph.reaches(&pairs);
-        let blind = self.pending.into_iter().zip(found).filter(|(_, found)| !found);
-        self.problems.extend(blind.map(|((_, _, problem), _)| problem));
+        let pending = std::mem::take(&mut self.pending);
+        for (pending, _) in pending.into_iter().zip(found).filter(|(_, found)| !found) {
+            self.problems.push(self.blind(pending.key, pending.why, pending.span, pending.view));
+        }
         self.problems
     }
 
@@ -147,7 +164,9 @@ impl<'p> Names<'p> {
         for (position, reference) in expr.refs().iter().enumerate() {
             self.reference(reference, expr.ref_span(position), site);
         }
-        let Some(types) = known_shape(self.plan, self.flow, &self.keys, expr).and_then(Shape::types) else { return };
+        let Some(types) = known_shape(self.flow, self.keys, expr, site.view).and_then(Shape::types) else {
+            return;
+        };
         let source = expr.source().trim();
         let found = shape::in_words(&types);
         if want == Want::List && !types.contains(&"array") {
@@ -164,7 +183,8 @@ impl<'p> Names<'p> {
     fn reference(&mut self, (root, path): &'p Reference, span: Span, site: Site) {
         let target = self.root(root, path, span, site);
         if !site.lenient {
-            self.path(root, path, target, span);
+            let shape = root_shape(self.flow, self.keys, root, target, site.view);
+            self.path(shape, (root, path), span);
         }
     }
 
@@ -199,7 +219,9 @@ impl<'p> Names<'p> {
         if self.variables.contains(name.as_str()) {
             return;
         }
-        let help = match nearest(name, self.variables.iter().copied()) {
+        self.searches = self.searches.saturating_sub(1);
+        let near = nearest(name, self.variables.iter().copied().filter(|_| self.searches > 0));
+        let help = match near {
             Some(near) => format!("did you mean `vars.{near}`?"),
             None if self.variables.is_empty() => format!("write it first: `set: {{ {name}: … }}`"),
             None => format!("variables that are set: {}", listed(self.variables.iter().copied())),
@@ -207,22 +229,17 @@ impl<'p> Names<'p> {
         self.problems.push(Problem::error(span, format!("no step sets the variable `{name}`")).help(help));
     }
 
-    fn step(&mut self, key: &str, part: Part, span: Span, view: View) -> Option<NodeId> {
+    fn step(&mut self, key: &'p str, part: Part, span: Span, view: View) -> Option<NodeId> {
         let Some(&target) = self.keys.get(key) else {
-            let help = match nearest(key, self.keys.keys().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!(
-                    "steps are: {}",
-                    listed(self.plan.nodes.iter().filter(|n| !n.hidden).map(|n| n.key.as_str()))
-                ),
-            };
-            self.problems.push(Problem::error(span, format!("no step is called `{key}`")).help(help));
+            self.unknown_step(key, span);
             return None;
         };
         match self.flow.sight(view, target) {
             Sight::Seen => {}
             Sight::Never(why) => self.problems.push(self.blind(key, why, span, view)),
-            Sight::IfPath(from, to, why) => self.pending.push((from, to, self.blind(key, why, span, view))),
+            Sight::IfPath(from, to, why) => {
+                self.pending.push(Pending { path: (from, to), key, why, span, view });
+            }
         }
         let keyed = self.flow.fan(target).is_some_and(|fan| fan.output == FanOutput::Keyed);
         if part == Part::Outputs && !keyed {
@@ -232,12 +249,22 @@ impl<'p> Names<'p> {
         Some(target)
     }
 
+    fn unknown_step(&mut self, key: &str, span: Span) {
+        self.searches = self.searches.saturating_sub(1);
+        let names = || self.plan.nodes.iter().filter(|node| !node.hidden).map(|node| node.key.as_str());
+        let help = match nearest(key, names().filter(|_| self.searches > 0)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("steps are: {}", listed(names())),
+        };
+        self.problems.push(Problem::error(span, format!("no step is called `{key}`")).help(help));
+    }
+
     fn blind(&self, key: &str, why: Blind, span: Span, view: View) -> Problem {
         let name = |node| &self.plan.node(node).key;
         let block = |node| self.block(node);
         let (message, help) = match why {
             Blind::Later => (
-                match reader(view) {
+                match self.reader(view) {
                     Some(node) => format!("step `{key}` cannot have run before `{}`", name(node)),
                     None => format!("step `{key}` cannot have run here"),
                 },
@@ -270,6 +297,15 @@ impl<'p> Names<'p> {
         Problem::error(span, message).help(help)
     }
 
+    /// The step that reads, as a person knows it.
+    fn reader(&self, view: View) -> Option<NodeId> {
+        let node = match view {
+            View::Start(node) | View::End(node) | View::PassStart(node) | View::PassEnd(node) => node,
+            View::PlanEnd => return None,
+        };
+        if self.plan.node(node).hidden { self.flow.block_of(node) } else { Some(node) }
+    }
+
     fn block(&self, node: NodeId) -> String {
         let node = self.plan.node(node);
         if node.hidden { "this block".to_owned() } else { format!("`{}`", node.key) }
@@ -287,7 +323,7 @@ impl<'p> Names<'p> {
     /// In a DAG `previous` is the single need.
     fn previous(&mut self, span: Span, view: View) {
         let (View::Start(mut node) | View::End(mut node)) = view else { return };
-        while self.begins_region(node) {
+        while self.flow.begins_region(node) {
             let region = self.plan.node(node).region;
             let Place::Lane(fan_node) = self.flow.place(region) else { return };
             let Some(fan) = self.flow.fan(fan_node) else { return };
@@ -305,25 +341,9 @@ impl<'p> Names<'p> {
         }
     }
 
-    /// No other step of the region comes before this one.
-    fn begins_region(&self, node: NodeId) -> bool {
-        let mut node = node;
-        while let Some(choose) = self.plan.node(node).inside {
-            let Op::Choose { arms, other } = &self.plan.node(choose).op else { return false };
-            let leads = |jump: &Jump| jump.to == Some(node);
-            if !arms.iter().any(|arm| leads(&arm.jump)) && !other.as_ref().is_some_and(leads) {
-                return false;
-            }
-            node = choose;
-        }
-        let region = self.plan.node(node).region;
-        let holder = self.flow.place(region).holder();
-        holder.is_some_and(|holder| super::flow::openings(self.plan.node(holder)).contains(&node))
-    }
-
     /// Do the fields exist below a value whose form is known?
-    fn path(&mut self, root: &Root, path: &'p [Segment], target: Option<NodeId>, span: Span) {
-        let mut shape = shape::of_root(self.plan, self.flow, root, target);
+    fn path(&mut self, shape: Shape<'p>, (root, path): (&Root, &'p [Segment]), span: Span) {
+        let mut shape = shape;
         for (position, segment) in path.iter().enumerate() {
             match shape.down(self.plan, segment) {
                 Ok(below) => shape = below,
@@ -339,13 +359,13 @@ impl<'p> Names<'p> {
 
 const LOOP_HELP: &str = "read it in a step of the loop's own body";
 
+pub(super) fn keys(plan: &Plan) -> Keys<'_> {
+    let visible = plan.nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
+    visible.map(|(id, node)| (node.key.as_str(), id as NodeId)).collect()
+}
+
 /// The form of what an expression gives, where it is one plain reference.
-pub(super) fn known_shape<'p>(
-    plan: &'p Plan,
-    flow: &Flow<'p>,
-    keys: &HashMap<&'p str, NodeId>,
-    expr: &'p Expr,
-) -> Option<Shape<'p>> {
+pub(super) fn known_shape<'p>(flow: &Flow<'p>, keys: &Keys<'p>, expr: &'p Expr, view: View) -> Option<Shape<'p>> {
     let [(root, path)] = expr.refs() else { return None };
     let mut whole = root_segments(root);
     whole.extend(path.iter().cloned());
@@ -357,23 +377,44 @@ pub(super) fn known_shape<'p>(
         _ => None,
     };
     // A step that may be skipped can also give null.
-    if target.is_some_and(|id| may_be_null(plan, id)) {
+    if target.is_some_and(|id| may_be_null(flow.plan, id)) {
         return None;
     }
-    let start = shape::of_root(plan, flow, root, target);
-    path.iter().try_fold(start, |shape, segment| shape.down(plan, segment).ok())
+    let start = root_shape(flow, keys, root, target, view);
+    path.iter().try_fold(start, |shape, segment| shape.down(flow.plan, segment).ok())
+}
+
+fn root_shape<'p>(flow: &Flow<'p>, keys: &Keys<'p>, root: &Root, target: Option<NodeId>, view: View) -> Shape<'p> {
+    match root {
+        Root::Item => item_shape(flow, keys, view),
+        Root::Previous => match view {
+            View::Start(node) => previous_shape(flow, node),
+            View::End(_) | View::PassStart(_) | View::PassEnd(_) | View::PlanEnd => Shape::Any,
+        },
+        _ => shape::of_root(flow, root, target),
+    }
+}
+
+/// An element of what the nearest for_each goes over.
+fn item_shape<'p>(flow: &Flow<'p>, keys: &Keys<'p>, view: View) -> Shape<'p> {
+    let items = flow.scopes(view).find_map(|(_, place)| match place {
+        Place::Loop(node) => flow.items(node).map(|items| (node, items)),
+        Place::Body | Place::Exit(_) | Place::Undo(_) | Place::Lane(_) => None,
+    });
+    // The list may itself be an item of the loop around: each look goes one loop further out.
+    let list = items.and_then(|(node, items)| known_shape(flow, keys, items, View::Start(node)));
+    list.and_then(|list| list.down(flow.plan, &Segment::Index(0)).ok()).unwrap_or(Shape::Any)
+}
+
+/// Known where exactly one step comes before, and always completes.
+fn previous_shape<'p>(flow: &Flow<'p>, node: NodeId) -> Shape<'p> {
+    let before = flow.sole_predecessor(node).filter(|&before| !may_be_null(flow.plan, before));
+    before.map_or(Shape::Any, |before| shape::of_output(flow.plan, flow.plan.node(before)))
 }
 
 fn may_be_null(plan: &Plan, id: NodeId) -> bool {
     let node = plan.node(id);
     node.when.is_some() || node.inside.is_some() || node.on_error != OnError::Fail
-}
-
-fn reader(view: View) -> Option<NodeId> {
-    match view {
-        View::Start(node) | View::End(node) | View::PassStart(node) | View::PassEnd(node) => Some(node),
-        View::PlanEnd => None,
-    }
 }
 
 fn comparison(source: &str, types: &[&str]) -> String {

@@ -39,27 +39,28 @@ const WORKFLOW: &[&str] = &["name"];
 const INDIRECT: &[&str] = &["$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "not"];
 
 /// What is known of a name an expression reads.
-pub(super) fn of_root<'p>(plan: &'p Plan, flow: &Flow<'p>, root: &Root, target: Option<NodeId>) -> Shape<'p> {
+pub(super) fn of_root<'p>(flow: &Flow<'p>, root: &Root, target: Option<NodeId>) -> Shape<'p> {
     match root {
-        Root::Input => plan.input_schema.as_ref().map_or(Shape::Any, |schema| Shape::Json(schema.json())),
+        Root::Input => flow.plan.input_schema.as_ref().map_or(Shape::Any, |schema| Shape::Json(schema.json())),
         Root::Run => Shape::Fixed(RUN),
         Root::Workflow => Shape::Fixed(WORKFLOW),
-        Root::Step { part, .. } => target.map_or(Shape::Any, |node| of_part(plan, flow, node, *part)),
+        Root::Step { part, .. } => target.map_or(Shape::Any, |node| of_part(flow, node, *part)),
         Root::Trigger | Root::Previous | Root::Item | Root::Index | Root::Loop | Root::Vars => Shape::Any,
         Root::Now | Root::Event => Shape::Any,
     }
 }
 
-fn of_part<'p>(plan: &'p Plan, flow: &Flow<'p>, node: NodeId, part: Part) -> Shape<'p> {
+fn of_part<'p>(flow: &Flow<'p>, node: NodeId, part: Part) -> Shape<'p> {
     match part {
-        Part::Output => of_output(plan, plan.node(node)),
+        Part::Output => of_output(flow.plan, flow.plan.node(node)),
         Part::Outputs => flow.fan(node).map_or(Shape::Any, Shape::Entries),
         Part::Status => Shape::Text,
         Part::Error => Shape::Any,
     }
 }
 
-fn of_output<'p>(plan: &'p Plan, node: &'p Node) -> Shape<'p> {
+/// What is known of a node's output if it completes.
+pub(super) fn of_output<'p>(plan: &'p Plan, node: &'p Node) -> Shape<'p> {
     if matches!(node.on_error, OnError::Value(_)) {
         return Shape::Any;
     }
@@ -110,13 +111,12 @@ impl<'p> Shape<'p> {
             (Shape::Json(schema), Segment::Key(key)) => field(schema, key),
             (Shape::Json(schema), Segment::Index(_)) => element(schema),
             (Shape::Text, _) => Err(Miss::instead("a text")),
-            (Shape::Fixed(names), Segment::Key(key)) => named(names.to_vec(), key, |_| Shape::Any),
+            (Shape::Fixed(names), Segment::Key(key)) => named(names.iter().copied(), key, |_| Shape::Any),
             (Shape::Lanes(fan), Segment::Key(key)) => {
-                named(fan.lanes.iter().map(lane_name).collect(), key, |lane| of_lane(plan, fan, lane))
+                named(fan.lanes.iter().map(lane_name), key, |lane| of_lane(plan, fan, lane))
             }
             (Shape::Entries(fan), Segment::Key(key)) => {
-                let mut names: Vec<&str> = fan.lanes.iter().map(|lane| lane.key.as_str()).collect();
-                names.push("order");
+                let names = fan.lanes.iter().map(|lane| lane.key.as_str()).chain(["order"]);
                 let entry = |lane| if lane < fan.lanes.len() { Shape::Fixed(ENTRY) } else { Shape::Any };
                 named(names, key, entry)
             }
@@ -146,10 +146,14 @@ fn lane_name(lane: &crate::Lane) -> &str {
     lane.output_key.as_deref().unwrap_or(&lane.key)
 }
 
-fn named<'p>(names: Vec<&'p str>, key: &str, below: impl Fn(usize) -> Shape<'p>) -> Result<Shape<'p>, Miss<'p>> {
-    match names.iter().position(|name| *name == key) {
+fn named<'p>(
+    names: impl Iterator<Item = &'p str> + Clone,
+    key: &str,
+    below: impl Fn(usize) -> Shape<'p>,
+) -> Result<Shape<'p>, Miss<'p>> {
+    match names.clone().position(|name| name == key) {
         Some(position) => Ok(below(position)),
-        None => Err(Miss { known: names, closed: true, instead: None }),
+        None => Err(Miss { known: names.collect(), closed: true, instead: None }),
     }
 }
 

@@ -258,8 +258,24 @@ fn fields() {
         json!([test("steps.x_typed.output.score.x == 1")]),
         &["error: `steps.x_typed.output.score` is a number and has no `x`"],
     );
-    steps(json!([test("input.menny == 1")]), &["error: `input` has no field `menny` | did you mean `many`?"]);
+    steps(json!([test("input.mamy == 1")]), &["error: `input` has no field `mamy` | did you mean `many`?"]);
     steps(json!([test("steps.x_a.output.anything == 1")]), &[]);
+    let typed = json!({"id": "last", "agent": "typed"});
+    steps(json!([typed.clone(), test("previous.title == 'a'")]), &[]);
+    steps(
+        json!([typed.clone(), test("previous.titel == 'a'")]),
+        &["error: `previous` has no field `titel` | did you mean `title`?"],
+    );
+    let maybe = json!({"id": "maybe", "tool": "read_file", "when": "input.flag"});
+    steps(json!([typed.clone(), maybe, test("previous.titel == 'a'")]), &[]);
+    let needing = json!({"id": "t", "tool": "read_file", "needs": ["last"], "when": "previous.titel == 'a'"});
+    steps(
+        json!([{"id": "g", "steps": [typed, needing]}]),
+        &["error: `previous` has no field `titel` | did you mean `title`?"],
+    );
+    let each = |expr: &str| json!({"id": "e", "for_each": "steps.x_typed.output.links", "do": [test(expr)]});
+    steps(json!([each("item == 'a'")]), &[]);
+    steps(json!([each("item.url == 'a'")]), &["error: `item` is a text and has no `url`"]);
     let lenient =
         json!({"id": "t", "tool": "read_file", "when": "steps.x_typed.output.titel == 'a'", "on_missing": "null"});
     steps(json!([lenient]), &[]);
@@ -323,6 +339,11 @@ fn reachability() {
     let block = json!({"id": "p", "parallel": [step("b"), step("c")]});
     steps(json!([step("a"), {"id": "g", "goto": "a", "max": 2}, block]), &[&lost("p")]);
     steps(json!([step("a"), {"id": "s", "stop_if": "input.flag"}, step("b")]), &[]);
+    // A block that nobody wrote hides nothing.
+    let arm = json!([{"id": "g", "goto": "a", "max": 2}, {"id": "d", "if": "input.flag", "then": [
+        step("b"), {"id": "c", "tool": "read_file", "needs": ["b"]},
+    ]}]);
+    steps(json!([step("a"), {"id": "i", "if": "input.flag", "then": arm}]), &[&lost("d")]);
 }
 
 #[test]
@@ -409,10 +430,14 @@ fn arguments_of_tools() {
         call(json!({"path": "{{ input.text }}", "content": "x", "mod": "new"})),
         &["error: tool `write_file` takes no `mod` | did you mean `mode`?"],
     );
+    expect(
+        call(json!({"path": "{{ input.text }}", "contents": "x"})),
+        &["error: tool `write_file` takes no `contents` | did you mean `content`?"],
+    );
     let (plan, _) = built(&call(json!({"path": "{{ input.n }}", "content": "x"})));
     let found: Vec<String> = check(&plan, &Known).iter().map(written).collect();
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("error: `input.n` does not fit `path` of tool `write_file`: "), "{found:?}");
+    let expected = "error: `input.n` does not fit `path` of tool `write_file`: it is an integer, and wanted is a text";
+    assert_eq!(found, [expected]);
     let (plan, _) = built(&call(json!({"path": "{{ input.text }}", "content": "x", "mode": "overwrite"})));
     let found: Vec<String> = check(&plan, &Known).iter().map(written).collect();
     assert!(found[0].starts_with("error: `mode` of tool `write_file` does not take this value"), "{found:?}");
@@ -462,6 +487,63 @@ fn templates_are_read_everywhere() {
     expect(json!({"steps": [step("s")], "output": "{{ steps.s.output }}"}), &[]);
 }
 
+#[test]
+fn a_block_with_policies_reads_as_one_step() {
+    let block = json!({"id": "i", "if": "steps.z.status == 'x'", "retry": 1, "then": [step("b")]});
+    let later = format!("error: step `z` cannot have run before `i` | {EARLIER}");
+    steps(json!([block.clone(), step("z")]), &[&later]);
+    steps(json!([step("z"), block, reads("c", "b")]), &[]);
+}
+
+#[test]
+fn objects_along_edges() {
+    let file = |output: Value| {
+        json!({
+            "agents": {"from": {"output": output}, "to": {"input": {"doc": {"title": "string", "score": "number"}}}},
+            "steps": [{"id": "s", "agent": "from"}, {"id": "t", "agent": "to", "input": {"doc": "{{ steps.s.output }}"}}],
+        })
+    };
+    expect(file(json!({"title": "string", "score": "int", "more": "bool"})), &[]);
+    for wrong in [json!({"title": "string"}), json!({"title": "string", "score": "string"})] {
+        let (plan, _) = built(&file(wrong));
+        let found: Vec<String> = check(&plan, &Known).iter().map(written).collect();
+        let expected = "error: `steps.s.output` does not fit `doc` of agent `to`: it can be ";
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
+    }
+}
+
+/// A file with mistakes that building has found is checked and drawn all the same.
+#[test]
+fn broken_plans_are_checked_and_drawn() {
+    for steps in [
+        json!([{"id": "a", "goto": "nowhere"}, step("b")]),
+        json!([{"id": "a", "tool": "read_file", "on_error": {"goto": "nowhere"}}, step("b")]),
+        json!([step("a"), step("a"), reads("c", "a")]),
+        json!([{"id": "a", "tool": "read_file", "needs": ["b"]}, {"id": "b", "tool": "read_file", "needs": ["a", "c"]}]),
+        json!([{"id": "p", "parallel": [], "wait_for": 3, "detach": true}]),
+        json!([{"id": "e", "for_each": "input.x", "do": [{"id": "g", "goto": "e"}]}]),
+    ] {
+        let (plan, problems) = built(&json!({"steps": steps}));
+        assert!(!problems.is_empty(), "{steps}");
+        check(&plan, &Known);
+        assert!(crate::draw::svg(&plan).ends_with("</svg>\n"));
+        assert!(!crate::draw::text(&plan).is_empty() && !crate::draw::mermaid(&plan).is_empty());
+    }
+}
+
+#[test]
+fn deep_plans() {
+    let mut body = step("s");
+    for depth in 0..60 {
+        body = match depth % 3 {
+            0 => json!({"id": format!("b{depth}"), "for_each": "input.many", "do": [body]}),
+            1 => json!({"id": format!("b{depth}"), "parallel": [body]}),
+            _ => json!({"id": format!("b{depth}"), "if": "input.flag", "then": [body]}),
+        };
+    }
+    steps(json!([step("first"), body]), &[]);
+}
+
 /// A world that knows nothing yet refuses nothing for it.
 #[test]
 fn unknown_world() {
@@ -478,8 +560,17 @@ fn unknown_world() {
     assert_eq!(check(&plan, &Unknown), Vec::new());
 }
 
-/// Twice the steps must not be four times the work. Counted in steps of the largest plan that a test can afford, with
-/// every step reading the first, the one before and a far one.
+/// Looking for near names must not cost the square of the file.
+#[test]
+fn many_unknown_names() {
+    let all: Vec<Value> = (0..2_000).map(|n| reads(&format!("s{n}"), &format!("nowhere_{n}"))).collect();
+    let (plan, _) = built(&json!({"steps": all}));
+    let problems = check(&plan, &Known);
+    assert_eq!(problems.len(), 2_000);
+    assert!(problems.iter().all(|problem| problem.help.is_some()));
+}
+
+/// Every step reads the first, the one before and a far one: more sources than one pass over the graph carries.
 #[test]
 fn ten_thousand_steps() {
     let reads = |n: usize| {

@@ -259,8 +259,10 @@ fn waited(until: &Until) -> String {
 
 fn notes(node: &Node) -> Vec<String> {
     let mut notes: Vec<String> = node.when.iter().map(|when| format!("when {}", when.source().trim())).collect();
-    if node.retry.max_attempts > 0 {
-        notes.push(format!("up to {} retries", node.retry.max_attempts));
+    match node.retry.max_attempts {
+        0 => {}
+        1 => notes.push("one retry".to_owned()),
+        several => notes.push(format!("up to {several} retries")),
     }
     match &node.on_error {
         OnError::Fail | OnError::Goto(_) => {}
