@@ -65,6 +65,9 @@ impl Reading<'_> {
         self.chain.pop();
         let (plan, of_build) = relais_plan::build::build(workflow);
         problems.extend(of_build);
+        for problem in &mut problems {
+            problem.span = within(problem.span, &source.text);
+        }
         problems.sort_by_key(|problem| problem.span);
         (plan, problems)
     }
@@ -109,6 +112,14 @@ impl Reading<'_> {
             _ => Err(refused(source, &problems)),
         }
     }
+}
+
+/// A place inside quoted text is computed from the text without its quotes and escapes, so it can be off by a little;
+/// it must still lie in the file and on the borders of characters.
+fn within(span: Span, text: &str) -> Span {
+    let start = text.floor_char_boundary(span.start as usize);
+    let end = text.ceil_char_boundary((span.end as usize).max(start).min(text.len()));
+    Span::new(start, end)
 }
 
 /// Where the first error of a called workflow is; the file itself shows them all.

@@ -1,0 +1,121 @@
+//! What people copy must work: every file in `examples/` and every whole file in `docs/file-format.md` loads and passes
+//! the checker without a word. Blocks that are only a part of a file are marked "yaml fragment".
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use relais_dialects::{Loader, read};
+use relais_plan::Source;
+use relais_plan::check::{World, check};
+use serde_json::{Value, json};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The built-in tools with their arguments; those marked `!` are required.
+const TOOLS: &[(&str, &[&str])] = &[
+    ("http_request", &["method", "url!", "headers", "body", "json", "timeout_s"]),
+    ("list_artifacts", &[]),
+    ("list_files", &["path"]),
+    ("load_artifact", &["name!", "version", "path"]),
+    ("query_db", &["database!", "sql!", "parameters", "limit"]),
+    ("read_file", &["path!", "offset", "limit", "as"]),
+    ("run_python", &["code!", "input", "timeout_s"]),
+    ("save_artifact", &["name!", "content!", "media_type"]),
+    ("search_web", &["query!", "limit"]),
+    ("send_message", &["channel!", "title", "text!", "data"]),
+    ("write_file", &["path!", "content!"]),
+];
+
+#[test]
+fn every_example_loads() {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(format!("{ROOT}/examples")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    assert!(files.len() >= 10, "{files:?}");
+    let shown = |path: &PathBuf| problems(&path.display().to_string(), &std::fs::read_to_string(path).unwrap());
+    let found: Vec<String> = files.iter().flat_map(shown).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn every_block_of_the_reference_loads() {
+    let path = format!("{ROOT}/docs/file-format.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let blocks = blocks(&text);
+    assert!(blocks.len() >= 20, "only {} blocks", blocks.len());
+    // Workflows that a block calls are the ones in `examples/`.
+    let shown = |(line, text): &(usize, String)| {
+        let found = problems(&format!("{ROOT}/examples/block.yaml"), text);
+        found.into_iter().map(|problem| format!("{path}:{line}: {problem}\n{text}")).collect::<Vec<_>>()
+    };
+    let found: Vec<String> = blocks.iter().flat_map(shown).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn json_inputs_are_json() {
+    for entry in std::fs::read_dir(format!("{ROOT}/examples/data")).unwrap() {
+        let path = entry.unwrap().path();
+        let read: Result<Value, _> = serde_json::from_str(&std::fs::read_to_string(&path).unwrap());
+        assert!(read.is_ok_and(|value| value.is_object()), "{}", path.display());
+    }
+}
+
+/// All that the reader and the checker say about a file, warnings included.
+fn problems(name: &str, text: &str) -> Vec<String> {
+    let source = Source { name: name.to_owned(), text: text.to_owned() };
+    let loaded = read(&source, &Folder);
+    let of_check = loaded.plan.as_ref().map(|plan| check(plan, &BuiltIn)).unwrap_or_default();
+    let place = |problem: relais_plan::Problem| {
+        let (line, column) = source.position(problem.span.start);
+        format!("{name}:{line}:{column}: {} ({})", problem.message, problem.help.as_deref().unwrap_or("-"))
+    };
+    loaded.problems.into_iter().chain(of_check).map(place).collect()
+}
+
+/// The text between "```yaml" and "```", with the line where it begins.
+fn blocks(text: &str) -> Vec<(usize, String)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (number, line) in text.lines().enumerate() {
+        match (&mut open, line.trim_end()) {
+            (None, "```yaml") => open = Some((number + 2, String::new())),
+            (Some(_), "```") => blocks.extend(open.take()),
+            (Some((_, block)), line) => *block += &format!("{line}\n"),
+            (None, _) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    blocks
+}
+
+struct Folder;
+
+impl Loader for Folder {
+    fn load(&self, reference: &str, from: &str) -> Result<Source, String> {
+        let path = Path::new(from).with_file_name(reference.trim_start_matches("./"));
+        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        Ok(Source { name: path.display().to_string(), text })
+    }
+}
+
+struct BuiltIn;
+
+impl World for BuiltIn {
+    fn tools(&self) -> Option<Vec<(String, Value)>> {
+        Some(TOOLS.iter().map(|(name, arguments)| ((*name).to_owned(), schema(arguments))).collect())
+    }
+
+    fn price_known(&self, _model: &str) -> bool {
+        true
+    }
+}
+
+fn schema(arguments: &[&str]) -> Value {
+    let properties: serde_json::Map<String, Value> =
+        arguments.iter().map(|name| (name.trim_end_matches('!').to_owned(), json!({}))).collect();
+    let required: Vec<&str> = arguments.iter().filter_map(|name| name.strip_suffix('!')).collect();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
