@@ -1,1 +1,47 @@
-fn main() {}
+//! The command `relais`: reads the words, hands them to one command, and says how it went.
+//!
+//! Knows which commands there are and nothing of what they do.
+
+mod attend;
+mod commands;
+mod detach;
+mod exit;
+mod given;
+mod interrupts;
+mod progress;
+mod questions;
+mod screen;
+mod session;
+mod which;
+mod words;
+
+use clap::Parser;
+
+use commands::Command;
+use session::Global;
+
+/// Runs agent workflows that no crash can hurt: every model reply and tool result is kept before anything follows from
+/// it.
+#[derive(Parser)]
+#[command(name = "relais", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  relais run examples/price-monitor.yaml --simulate    no key, no network, no cost
+  relais run flow.yaml \"What moved today?\"             the text is the input `prompt`
+  relais show --last                                   what happened, step by step
+  relais resume --last                                 go on after a failure or a crash
+
+Exit codes: 0 completed or stopped, 1 failed or partial_success, 2 usage or invalid file, 3 waiting, 130 cancelled,
+143 let go after SIGTERM (the run goes on with `relais resume`).";
+
+fn main() -> std::process::ExitCode {
+    let Cli { global, command } = Cli::parse();
+    exit::code(command.run(&global))
+}

@@ -100,8 +100,12 @@ impl Worker {
 
     /// A new run, durable when this returns; the work on it goes on in the background.
     pub async fn create(self: &Arc<Worker>, opened: Opened, key: Option<String>) -> Result<RunId, Error> {
-        let id = self.create_idle(opened, key, true).await?;
-        Ok(id)
+        self.create_idle(opened, key, true).await
+    }
+
+    /// A new run, durable when this returns, that another process is to take up.
+    pub async fn enqueue(self: &Arc<Worker>, opened: Opened, key: Option<String>) -> Result<RunId, Error> {
+        self.create_idle(opened, key, false).await
     }
 
     /// A new run that waits to be taken up, by this process if `work`.

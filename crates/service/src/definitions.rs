@@ -1,19 +1,31 @@
 //! Workflow definitions: read from text, checked against the world, kept with a version for every change.
+//!
+//! Reading and checking need no database ([`Definitions`]); keeping does ([`Service`]).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use relais_dialects::{Loaded, Loader};
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::check::World;
 use relais_plan::{OnToolDrift, Plan, Problem, Problems, Source, problem};
+use relais_runtime::model;
+use relais_runtime::models::Models;
 use relais_runtime::prepare::{plan_key, tools_of};
 use relais_runtime::tool::ToolSpec;
-use relais_runtime::tools::Manifest;
+use relais_runtime::tools::{Manifest, Tools};
 use relais_store::{Document, DocumentKey};
 use serde_json::{Value, json};
 
-use crate::{Error, Service};
+use crate::{Config, Error, Service};
+
+/// What definitions are read and checked with: the configuration, and the models and tools that it makes known.
+pub struct Definitions {
+    pub config: Config,
+    pub models: Arc<Models>,
+    pub tools: Tools,
+}
 
 /// A definition that was read; its plan may be run if there are no errors.
 pub struct Definition {
@@ -74,7 +86,7 @@ fn read_file(path: &Path) -> Result<Source, Error> {
 
 /// What is known outside the file. Tools of MCP servers are looked up only when somebody waits for them.
 struct Known<'a> {
-    service: &'a Service,
+    definitions: &'a Definitions,
     tools: Option<Vec<ToolSpec>>,
 }
 
@@ -85,12 +97,23 @@ impl World for Known<'_> {
     }
 
     fn price_known(&self, model: &str) -> bool {
-        let model = if model.is_empty() { self.service.config.settings.default_model.as_deref() } else { Some(model) };
-        model.is_some_and(|m| self.service.models.price_known(m))
+        let default = self.definitions.config.settings.default_model.as_deref();
+        let model = if model.is_empty() { default } else { Some(model) };
+        model.is_some_and(|m| self.definitions.models.price_known(m))
     }
 }
 
-impl Service {
+impl Definitions {
+    /// Starts nothing and opens nothing but files of the configuration.
+    pub fn new(config: Config) -> Result<Definitions, Error> {
+        let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let mut models = Models::new(&config.settings, &environment, &config.folder)?;
+        let simulated = |name: &str| Arc::new(relais_sim::SimModel::named(name)) as Arc<dyn model::Model>;
+        models.register("sim", Arc::new(simulated));
+        let tools = Tools::new(&config.settings)?;
+        Ok(Definitions { config, models: Arc::new(models), tools })
+    }
+
     /// Reads a workflow file and finds everything wrong with it. MCP servers are not asked.
     pub fn read(&self, path: &Path) -> Result<Definition, Error> {
         Ok(self.check_text(read_file(path)?))
@@ -99,30 +122,12 @@ impl Service {
     pub fn check_text(&self, source: Source) -> Definition {
         let Loaded { plan, mut problems, children } = relais_dialects::read(&source, &Files);
         if let Some(plan) = &plan {
-            let world = Known { service: self, tools: Some(self.tools.own_specs()) };
+            let world = Known { definitions: self, tools: Some(self.tools.own_specs()) };
             problems.extend(relais_plan::check::check(plan, &world));
         }
         problems.sort_by_key(|p| (p.span, p.message.clone()));
         problems.dedup();
         Definition { source, plan, children, problems }
-    }
-
-    /// Makes sure that a definition can run now, and keeps it under its version.
-    pub async fn publish(&self, definition: Definition, simulate: bool, model: Option<&str>) -> Result<Checked, Error> {
-        let file = PathBuf::from(&definition.source.name);
-        let warnings = definition.problems.iter().map(|p: &Problem| p.message.clone()).collect();
-        let Some(plan) = definition.plan else { return Err(Error::Invalid("the file has errors".into())) };
-        if !simulate {
-            self.check_models(&plan, model)?;
-        }
-        let tools = if simulate { Vec::new() } else { self.check_tools(&plan).await? };
-        for plan in definition.children.iter().chain([&plan]) {
-            self.keep_plan(plan).await?;
-        }
-        let manifest = Manifest::new(relais_plan::time::format_instant(self.clock.now())[..10].to_owned(), &tools);
-        let mut checked = Checked { plan, children: definition.children, version: 1, manifest: manifest.hash.clone(), warnings };
-        self.keep_version(&mut checked, &file, &manifest, simulate).await?;
-        Ok(checked)
     }
 
     /// Every model that a step may call has a provider and a key.
@@ -152,6 +157,30 @@ impl Service {
         tools.stop().await;
         Ok(found?)
     }
+}
+
+impl Service {
+    pub fn read(&self, path: &Path) -> Result<Definition, Error> {
+        self.definitions.read(path)
+    }
+
+    /// Makes sure that a definition can run now, and keeps it under its version.
+    pub async fn publish(&self, definition: Definition, simulate: bool, model: Option<&str>) -> Result<Checked, Error> {
+        let file = PathBuf::from(&definition.source.name);
+        let warnings = definition.problems.iter().map(|p: &Problem| p.message.clone()).collect();
+        let Some(plan) = definition.plan else { return Err(Error::Invalid("the file has errors".into())) };
+        if !simulate {
+            self.definitions.check_models(&plan, model)?;
+        }
+        let tools = if simulate { Vec::new() } else { self.definitions.check_tools(&plan).await? };
+        for plan in definition.children.iter().chain([&plan]) {
+            self.keep_plan(plan).await?;
+        }
+        let manifest = Manifest::new(relais_plan::time::format_instant(self.clock.now())[..10].to_owned(), &tools);
+        let mut checked = Checked { plan, children: definition.children, version: 1, manifest: manifest.hash.clone(), warnings };
+        self.keep_version(&mut checked, &file, &manifest, simulate).await?;
+        Ok(checked)
+    }
 
     async fn keep_plan(&self, plan: &Plan) -> Result<(), Error> {
         let key = plan_key(&plan.hash());
@@ -165,7 +194,7 @@ impl Service {
     /// A new version for every change; the tools as they were then are kept with it.
     async fn keep_version(&self, checked: &mut Checked, file: &Path, manifest: &Manifest, simulate: bool) -> Result<(), Error> {
         let plan = &checked.plan;
-        let key = DocumentKey { kind: "workflow".into(), owner: self.config.user.clone(), name: plan.name.clone() };
+        let key = DocumentKey { kind: "workflow".into(), owner: self.user().to_owned(), name: plan.name.clone() };
         let hash = plan.hash();
         let latest = self.store.get_document(key.clone(), None).await?;
         if let Some(known) = latest.as_ref().filter(|d| d.body["plan"] == hash.as_str()) {

@@ -12,46 +12,58 @@ pub mod trace;
 use std::sync::Arc;
 
 use relais_runtime::clock::{Clock, SystemClock};
-use relais_runtime::models::{self, Models};
+use relais_runtime::models;
 use relais_runtime::perform::Performer;
-use relais_runtime::tools::Tools;
-use relais_runtime::{Worker, model};
+use relais_runtime::Worker;
 use relais_store::{Options, SqliteStore, Store};
 
 pub use config::Config;
-pub use definitions::{Checked, Definition};
+pub use definitions::{Checked, Definition, Definitions};
 pub use error::Error;
 pub use runs::{Fork, ResumeWith, Start, Waits};
 pub use trace::Trace;
 
 pub struct Service {
-    pub config: Config,
+    pub definitions: Definitions,
     pub store: Arc<dyn Store>,
     /// The same store, for what only a file can do: backup and check.
     pub file: Arc<SqliteStore>,
-    pub models: Arc<Models>,
-    pub tools: Tools,
     worker: Arc<Worker>,
     clock: Arc<dyn Clock>,
+    /// Runs are left for another process to take up.
+    hands_off: bool,
 }
 
 impl Service {
     /// Opens the database and makes models and tools ready. Must be called inside a tokio runtime.
     pub fn open(config: Config) -> Result<Service, Error> {
-        std::fs::create_dir_all(&config.home).map_err(|e| Error::folder(&config.home, &e))?;
+        let home = &config.home;
+        std::fs::create_dir_all(home).map_err(|e| Error::folder(home, &e))?;
         let file = Arc::new(SqliteStore::open(config.database(), Options::default())?);
         let store: Arc<dyn Store> = file.clone();
-        let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-        let mut models = Models::new(&config.settings, &environment, &config.folder)?;
-        models.register("sim", Arc::new(|name: &str| Arc::new(relais_sim::SimModel::named(name)) as Arc<dyn model::Model>));
-        let models = Arc::new(models);
-        let tools = Tools::new(&config.settings)?;
+        let definitions = Definitions::new(config)?;
+        let Definitions { config, models, tools } = &definitions;
         let governors = models::governors(&config.settings);
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
         performer.simulation = Some(Arc::new(relais_sim::SimTools));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let worker = Worker::start(performer, tools.clone(), clock.clone());
-        Ok(Service { config, store, file, models, tools, worker, clock })
+        Ok(Service { definitions, store, file, worker, clock, hands_off: false })
+    }
+
+    /// The same, but what is started or signalled here is left for another process to work on.
+    pub fn hands_off(mut self) -> Service {
+        self.hands_off = true;
+        self
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.definitions.config
+    }
+
+    /// Whose runs these are.
+    pub fn user(&self) -> &str {
+        &self.definitions.config.user
     }
 
     pub fn worker(&self) -> &Arc<Worker> {

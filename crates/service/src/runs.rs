@@ -1,6 +1,7 @@
 //! Runs: started, looked at, signalled, gone back in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use relais_engine::rewind;
 use relais_engine::*;
@@ -50,6 +51,13 @@ pub struct Waits {
 
 /// Prefixes of run ids shorter than this are refused: they would soon fit several.
 const SHORTEST_PREFIX: usize = 4;
+/// A parent that its child has just woken needs a moment to be seen at work.
+const PARENT_PAUSE: Duration = Duration::from_millis(20);
+
+/// The child runs in what a run waits for.
+fn children(awaits: &[String]) -> impl Iterator<Item = RunId> + '_ {
+    awaits.iter().filter_map(|a| a.strip_prefix("run:")?.parse().ok())
+}
 
 impl Service {
     /// A new run; durable when this returns, going on in the background.
@@ -72,19 +80,65 @@ impl Service {
             plan: plan.hash(),
             input,
             trigger: serde_json::json!({ "type": "manual" }),
-            user: self.config.user.clone(),
+            user: self.user().to_owned(),
             thread: start.thread,
             parent: None,
             budget: plan.limits.budget,
             mode: start.mode,
             manifest: checked.manifest.clone(),
         };
-        Ok(self.worker().create(opened, start.key).await?)
+        match self.hands_off {
+            true => Ok(self.worker().enqueue(opened, start.key).await?),
+            false => Ok(self.worker().create(opened, start.key).await?),
+        }
     }
 
-    /// Waits until the run has ended or waits for something other than time.
+    /// Waits until the run has ended or waits for something other than time, its child runs included.
     pub async fn settle(&self, run: RunId) -> Result<Rest, Error> {
-        Ok(self.worker().settle(run).await?)
+        loop {
+            let rest = self.worker().settle(run).await?;
+            let Rest::Waiting(awaits) = &rest else { return Ok(rest) };
+            let Some(child) = self.moving_child(awaits).await? else { return Ok(rest) };
+            Box::pin(self.settle(child)).await?;
+            // The child has told its parent by now, or has died before it could.
+            self.worker().take_up(run).await?;
+            tokio::time::sleep(PARENT_PAUSE).await;
+        }
+    }
+
+    /// A child run that its parent waits for and that will go on, or has ended, without anybody's doing.
+    async fn moving_child(&self, awaits: &[String]) -> Result<Option<RunId>, Error> {
+        for child in children(awaits) {
+            let row = self.row(child).await?.summary;
+            let waits = row.status == RunStatus::Waiting && row.awaits.iter().any(|a| a != "time");
+            if !waits || Box::pin(self.moving_child(&row.awaits)).await?.is_some() {
+                return Ok(Some(child));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Is somebody alive at work on it, here or elsewhere?
+    pub async fn is_attended(&self, run: RunId) -> Result<bool, Error> {
+        let Some(owner) = self.row(run).await?.owner else { return Ok(false) };
+        Ok(relais_runtime::host::dead(&[owner]).is_empty())
+    }
+
+    /// Does this process work on it at this moment?
+    pub fn works_on(&self, run: RunId) -> bool {
+        self.worker().active_runs().contains(&run)
+    }
+
+    /// The run that was started by hand and that this one is part of.
+    pub async fn root_of(&self, run: RunId) -> Result<RunId, Error> {
+        let mut root = run;
+        for _ in 0..relais_dialects::MAX_WORKFLOW_DEPTH {
+            match self.row(root).await?.summary.parent {
+                Some(parent) => root = parent,
+                None => break,
+            }
+        }
+        Ok(root)
     }
 
     pub async fn runs(&self, filter: Filter) -> Result<Page, Error> {
@@ -184,15 +238,17 @@ impl Service {
         }
         if status.is_none() && !state.paused {
             // Orphaned or waiting: nothing to be said, somebody only has to take it up.
-            self.adopt_tree(run).await?;
-            return Ok(());
+            return self.adopt_tree(run).await;
         }
         let resume = Resume { budget: with.budget, redo: with.redo, assume: with.assume };
         self.signal(run, Signal::Resume(resume)).await
     }
 
     /// Takes up everything of a run's tree that nobody works on.
-    async fn adopt_tree(&self, run: RunId) -> Result<(), Error> {
+    pub async fn adopt_tree(&self, run: RunId) -> Result<(), Error> {
+        if self.hands_off {
+            return Ok(());
+        }
         self.worker().adopt(Which::Tree(run)).await?;
         self.worker().take_up(run).await?;
         Ok(())
@@ -265,7 +321,7 @@ impl Service {
             **first = Opened { run: opened.run, plan, input, ..(**first).clone() };
         }
         let run = opened.run;
-        let rewound = Event::Signalled { signal: Signal::Rewound(back), by: self.config.user.clone() };
+        let rewound = Event::Signalled { signal: Signal::Rewound(back), by: self.user().to_owned() };
         let seq = entries.len() as u64 + 1;
         entries.push(Entry { seq, at: now, version: FORMAT, events: vec![rewound] });
         let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
@@ -283,7 +339,7 @@ impl Service {
             self.store.append(relais_store::Batch { run, entry, summary: None, release: false, blobs }).await?;
         }
         self.store.release(run, self.worker().hold_name()).await?;
-        self.worker().take_up(run).await?;
+        self.take_up(run).await?;
         Ok(run)
     }
 
@@ -300,6 +356,16 @@ impl Service {
             Command::Await(_) | Command::StartRun(_) => None,
         });
         Ok(asked.collect())
+    }
+
+    /// The same for a run and the child runs that it waits for.
+    pub async fn open_questions(&self, run: RunId) -> Result<Vec<(RunId, Waits)>, Error> {
+        let own = self.questions(run).await?;
+        let mut open: Vec<(RunId, Waits)> = own.into_iter().map(|waits| (run, waits)).collect();
+        for child in children(&self.row(run).await?.summary.awaits) {
+            open.extend(Box::pin(self.open_questions(child)).await?);
+        }
+        Ok(open)
     }
 
     /// Answers a question of a run: the one of a step, or the only one there is.
@@ -320,7 +386,7 @@ impl Service {
             }
         };
         check_answer(&waits.question, &value).map_err(Error::Invalid)?;
-        let event = Event::Received { id: waits.command, value, by: self.config.user.clone() };
+        let event = Event::Received { id: waits.command, value, by: self.user().to_owned() };
         self.append(run, event).await
     }
 
@@ -331,13 +397,19 @@ impl Service {
     }
 
     async fn signal(&self, run: RunId, signal: Signal) -> Result<(), Error> {
-        self.append(run, Event::Signalled { signal, by: self.config.user.clone() }).await
+        self.append(run, Event::Signalled { signal, by: self.user().to_owned() }).await
     }
 
     /// Appended behind whatever is there; then somebody must be at work on it, and if nobody is, we are.
     async fn append(&self, run: RunId, event: Event) -> Result<(), Error> {
         self.worker().signal(run, vec![event]).await?;
-        self.worker().take_up(run).await?;
+        self.take_up(run).await
+    }
+
+    async fn take_up(&self, run: RunId) -> Result<(), Error> {
+        if !self.hands_off {
+            self.worker().take_up(run).await?;
+        }
         Ok(())
     }
 }

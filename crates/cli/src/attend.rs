@@ -1,0 +1,221 @@
+//! A run attended to its rest: progress shown, Ctrl-C heard, the result printed.
+
+use std::time::Duration;
+
+use relais_engine::{RunId, RunStatus};
+use relais_runtime::Rest;
+use relais_service::narrate::{Following, Notice, What};
+use relais_service::{Error, Service};
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+
+use crate::exit::Exit;
+use crate::interrupts::{Interrupt, Interrupts};
+use crate::progress::{Progress, Style};
+use crate::screen::{self, Paint};
+use crate::{questions, words};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Manner {
+    pub style: Style,
+    pub verbose: bool,
+    /// Stay while the run waits for a person, a signal or an event.
+    pub wait: bool,
+}
+
+/// A cancelled body has 5 s, its exit steps 60 s; whoever takes longer than both is left behind.
+const CANCEL_LIMIT: Duration = Duration::from_secs(70);
+
+/// Shows a run from entry `since` on until it has ended or waits for somebody.
+pub async fn attend(service: &Service, run: RunId, since: u64, manner: Manner) -> anyhow::Result<Exit> {
+    let following = service.follow(run).await?;
+    let progress = Progress::new(manner.style, manner.verbose);
+    let mut attended = Attended { service, run, since, manner, following, progress, ended: None, give_up_at: None };
+    let outcome = attended.work().await;
+    attended.progress.close();
+    match outcome? {
+        Left::Rest(rest) => attended.finish(rest).await,
+        Left::AtOnce => Ok(attended.stopped_at_once()),
+        Left::LetGo => Ok(attended.let_go()),
+    }
+}
+
+/// Why nobody attends the run any more.
+enum Left {
+    Rest(Rest),
+    /// A second Ctrl-C.
+    AtOnce,
+    LetGo,
+}
+
+struct Attended<'s> {
+    service: &'s Service,
+    run: RunId,
+    since: u64,
+    manner: Manner,
+    following: Following<'s>,
+    progress: Progress,
+    ended: Option<Notice>,
+    give_up_at: Option<Instant>,
+}
+
+impl Attended<'_> {
+    async fn work(&mut self) -> anyhow::Result<Left> {
+        let mut interrupts = Interrupts::listen()?;
+        loop {
+            let rest = match self.until_rest(&mut interrupts).await? {
+                Left::Rest(rest) => rest,
+                other => return Ok(other),
+            };
+            self.catch_up().await?;
+            if matches!(rest, Rest::Ended(_)) || !self.manner.wait {
+                return Ok(Left::Rest(rest));
+            }
+            self.ask().await?;
+            if let Some(left) = self.until_change(&mut interrupts).await? {
+                return Ok(left);
+            }
+        }
+    }
+
+    async fn until_rest(&mut self, interrupts: &mut Interrupts) -> anyhow::Result<Left> {
+        let service = self.service;
+        let mut live = service.worker().performer().live();
+        let mut settled = std::pin::pin!(service.settle(self.run));
+        let mut told_all = false;
+        loop {
+            let give_up_at = self.give_up_at;
+            tokio::select! {
+                interrupt = interrupts.next() => {
+                    if let Some(left) = self.interrupted(interrupt).await? {
+                        return Ok(left);
+                    }
+                }
+                notices = self.following.next(), if !told_all => match notices? {
+                    Some(notices) => self.tell(&notices)?,
+                    None => told_all = true,
+                },
+                rest = &mut settled => return Ok(Left::Rest(rest?)),
+                text = live.recv(), if self.manner.verbose => match text {
+                    Ok(text) => self.progress.live(&text.text),
+                    Err(RecvError::Lagged(_) | RecvError::Closed) => {}
+                },
+                () = tokio::time::sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
+                    return Ok(Left::AtOnce);
+                }
+            }
+        }
+    }
+
+    /// The run rests, but whoever asked wants to stay: until something is appended.
+    async fn until_change(&mut self, interrupts: &mut Interrupts) -> anyhow::Result<Option<Left>> {
+        tokio::select! {
+            interrupt = interrupts.next() => self.interrupted(interrupt).await,
+            notices = self.following.next() => {
+                self.tell(&notices?.unwrap_or_default())?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tells what is in the journal and was not told yet.
+    async fn catch_up(&mut self) -> anyhow::Result<()> {
+        let seq = self.service.row(self.run).await?.seq;
+        while self.following.run().is_none_or(|run| run.seq < seq) {
+            match self.following.next().await? {
+                Some(notices) => self.tell(&notices)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, notices: &[Notice]) -> anyhow::Result<()> {
+        for notice in notices {
+            self.progress.tell(notice, notice.seq > self.since)?;
+            if matches!(notice.what, What::RunEnded { .. }) {
+                self.ended = Some(notice.clone());
+            }
+        }
+        Ok(())
+    }
+
+    async fn interrupted(&mut self, interrupt: Interrupt) -> anyhow::Result<Option<Left>> {
+        if interrupt == Interrupt::Leave {
+            return Ok(Some(Left::LetGo));
+        }
+        if self.give_up_at.is_some() {
+            return Ok(Some(Left::AtOnce));
+        }
+        self.progress.say("cancelling; press Ctrl-C again to stop at once");
+        self.give_up_at = Some(Instant::now() + CANCEL_LIMIT);
+        match self.service.cancel(self.run).await {
+            // It has ended by itself meanwhile.
+            Ok(()) | Err(Error::Invalid(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn ask(&mut self) -> anyhow::Result<()> {
+        for block in questions::told(self.service, self.run).await? {
+            self.progress.say(&block);
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self, rest: Rest) -> anyhow::Result<Exit> {
+        match rest {
+            Rest::Ended(status) => self.finish_ended(status).await,
+            Rest::Waiting(awaits) => {
+                if self.manner.style == Style::Json {
+                    let line = json!({ "event": "waiting", "run": self.run, "awaits": awaits });
+                    screen::out(&line.to_string())?;
+                }
+                self.ask().await?;
+                screen::note(&format!("run {} is waiting", self.run));
+                Ok(Exit::Waiting)
+            }
+        }
+    }
+
+    async fn finish_ended(&self, status: RunStatus) -> anyhow::Result<Exit> {
+        let output = self.service.output(self.run).await?;
+        if self.manner.style == Style::Json {
+            let line = json!({ "event": "output", "run": self.run, "status": status, "output": output });
+            screen::out(&line.to_string())?;
+            return Ok(Exit::of(status));
+        }
+        self.sum_up(status);
+        let has_result = status.is_success() || status == RunStatus::PartialSuccess;
+        if has_result && !output.is_null() {
+            screen::out(&words::full(&output))?;
+        }
+        Ok(Exit::of(status))
+    }
+
+    /// The last line: how it ended, what it took, and what can be done about it.
+    fn sum_up(&self, status: RunStatus) {
+        let paint = Paint::stderr();
+        let word = status.word();
+        let colored = if status.is_success() { paint.green(word) } else { paint.red(word) };
+        let Some(Notice { what: What::RunEnded { usage, ms, error, .. }, .. }) = &self.ended else { return };
+        screen::note(&format!("{colored}  {}  run {}", words::effort(Some(*ms), usage), self.run));
+        if let Some(error) = error {
+            screen::note(&format!("{} {error}", paint.red("error:")));
+        }
+        if !status.is_success() {
+            screen::note(&format!("  relais show {run}\n  relais resume {run}", run = self.run));
+        }
+    }
+
+    fn stopped_at_once(&self) -> Exit {
+        screen::note(&format!("stopped at once; `relais resume {}` goes on", self.run));
+        Exit::Cancelled
+    }
+
+    fn let_go(&self) -> Exit {
+        screen::note(&format!("let go; `relais resume {}` goes on", self.run));
+        Exit::LetGo
+    }
+}

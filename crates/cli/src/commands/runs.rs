@@ -1,0 +1,125 @@
+//! `relais runs`: the list, newest first.
+
+use clap::ValueEnum;
+use comfy_table::{Table, presets};
+use relais_engine::{RunStatus, Summary};
+use relais_plan::time::format_duration;
+use relais_service::Service;
+use relais_store::Filter;
+
+use crate::exit::Exit;
+use crate::session::Global;
+use crate::{screen, words};
+
+/// List runs, newest first
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  relais runs --status failed\n  relais runs --workflow price-monitor --limit 5")]
+pub struct Args {
+    /// Only runs of this status; may be repeated
+    #[arg(long, value_name = "STATUS", ignore_case = true)]
+    status: Vec<Status>,
+    /// Only runs of this workflow
+    #[arg(long, value_name = "NAME")]
+    workflow: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Also the runs that other runs have started
+    #[arg(long)]
+    children: bool,
+    /// One JSON object per run
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Status {
+    Pending,
+    Running,
+    Waiting,
+    Completed,
+    Stopped,
+    PartialSuccess,
+    Failed,
+    Cancelled,
+}
+
+impl From<Status> for RunStatus {
+    fn from(status: Status) -> RunStatus {
+        match status {
+            Status::Pending => RunStatus::Pending,
+            Status::Running => RunStatus::Running,
+            Status::Waiting => RunStatus::Waiting,
+            Status::Completed => RunStatus::Completed,
+            Status::Stopped => RunStatus::Stopped,
+            Status::PartialSuccess => RunStatus::PartialSuccess,
+            Status::Failed => RunStatus::Failed,
+            Status::Cancelled => RunStatus::Cancelled,
+        }
+    }
+}
+
+pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
+    global.serve(async |service: &Service| {
+        let filter = Filter {
+            status: args.status.iter().copied().map(RunStatus::from).collect(),
+            workflow: args.workflow.clone(),
+            limit: usize::from(args.limit),
+            roots_only: !args.children,
+            ..Filter::default()
+        };
+        let page = service.runs(filter).await?;
+        let rows: Vec<Summary> = page.rows.into_iter().map(|row| row.summary).collect();
+        if args.json {
+            for row in &rows {
+                screen::out(&serde_json::to_string(row)?)?;
+            }
+            return Ok(Exit::Done);
+        }
+        show(&rows, page.cursor.is_some())?;
+        Ok(Exit::Done)
+    })
+}
+
+fn show(rows: &[Summary], more: bool) -> std::io::Result<()> {
+    if rows.is_empty() {
+        screen::note("no runs");
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["RUN", "WORKFLOW", "STATUS", "STARTED", "TIME", "TOKENS", "COST"]);
+    for row in rows {
+        table.add_row(cells(row));
+    }
+    // Lines are never wrapped: a pipe has no width, and an id must stay in one piece.
+    let text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    screen::out(&text)?;
+    if more {
+        screen::note("there are more; --limit shows them");
+    }
+    Ok(())
+}
+
+fn cells(row: &Summary) -> [String; 7] {
+    let time = row.ended_at.map(|at| format_duration(words::elapsed(row.started_at, at)));
+    let waits = if row.awaits.is_empty() { String::new() } else { format!(" ({})", kinds(&row.awaits)) };
+    [
+        row.run.to_string(),
+        words::shorten(&row.workflow, 40),
+        format!("{}{waits}", row.status.word()),
+        words::instant(row.started_at),
+        time.unwrap_or_default(),
+        words::tokens(row.usage.tokens()).unwrap_or_default(),
+        words::cost(row.usage.usd_nanos).unwrap_or_default(),
+    ]
+}
+
+/// `person`, `signal`, `time`, …: what kinds of things a run waits for.
+fn kinds(awaits: &[String]) -> String {
+    let mut kinds: Vec<&str> = awaits.iter().map(|a| a.split(':').next().unwrap_or(a)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.join(", ")
+}

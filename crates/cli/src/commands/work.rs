@@ -1,0 +1,22 @@
+//! `relais work`: the background worker that `--detach` starts.
+
+use relais_engine::RunId;
+use relais_service::Service;
+
+use crate::attend::{Manner, attend};
+use crate::exit::Exit;
+use crate::progress::Style;
+use crate::session::Global;
+
+/// Work on one run until it has ended or waits for somebody
+#[derive(clap::Args)]
+pub struct Args {
+    run: RunId,
+}
+
+pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
+    global.serve(async |service: &Service| {
+        service.adopt_tree(args.run).await?;
+        attend(service, args.run, u64::MAX, Manner { style: Style::Plain, verbose: false, wait: false }).await
+    })
+}

@@ -1,0 +1,62 @@
+//! What a run waits for, and the exact command that gives it.
+
+use relais_engine::RunId;
+use relais_service::{Service, Waits};
+use serde_json::Value;
+
+use crate::words;
+
+/// How much of what is shown with a question fits beside it.
+const SHOWN_CHARS: usize = 2_000;
+
+/// One block of text per thing that a run waits for.
+pub async fn told(service: &Service, run: RunId) -> anyhow::Result<Vec<String>> {
+    let mut blocks = Vec::new();
+    for (owner, waits) in service.open_questions(run).await? {
+        blocks.push(question(owner, &waits));
+    }
+    for await_ in service.row(run).await?.summary.awaits {
+        blocks.extend(other(run, &await_));
+    }
+    Ok(blocks)
+}
+
+pub fn question(run: RunId, waits: &Waits) -> String {
+    let mut lines = vec![format!("? {}", waits.question.question)];
+    if let Some(call) = &waits.question.approves {
+        lines.push(format!("  {} {}", call.tool, words::brief(&call.arguments, SHOWN_CHARS)));
+    }
+    if !waits.question.show.is_null() && waits.question.approves.is_none() {
+        lines.push(format!("  {}", words::brief(&waits.question.show, SHOWN_CHARS)));
+    }
+    if let Some(at) = waits.question.deadline {
+        lines.push(format!("  until {}", words::instant(at)));
+    }
+    let step = words::quoted(&waits.step);
+    lines.push(format!("  relais answer {run} --step {step} {}", example(waits)));
+    lines.join("\n")
+}
+
+/// What kind of answer is wanted, as words for the command.
+fn example(waits: &Waits) -> String {
+    if waits.question.approves.is_some() || waits.question.answer["type"] == "boolean" {
+        return "yes|no".to_owned();
+    }
+    match (&waits.question.answer["enum"], waits.question.answer["type"].as_str()) {
+        (Value::Array(choices), _) => choices.iter().map(|c| words::brief(c, 40)).collect::<Vec<_>>().join("|"),
+        (_, Some("string")) => "'TEXT'".to_owned(),
+        (_, Some("number" | "integer")) => "NUMBER".to_owned(),
+        _ => "'JSON'".to_owned(),
+    }
+}
+
+fn other(run: RunId, await_: &str) -> Option<String> {
+    if await_ == "paused" {
+        return Some(format!("paused\n  relais resume {run}"));
+    }
+    if let Some(name) = await_.strip_prefix("signal:") {
+        return Some(format!("waits for the signal {name}\n  relais signal {run} {}", words::quoted(name)));
+    }
+    // Events come in with the same words as signals until a server receives them.
+    await_.strip_prefix("event:").map(|name| format!("waits for the event {name}"))
+}
