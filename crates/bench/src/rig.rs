@@ -143,7 +143,7 @@ impl Rig {
         settings.providers.insert("openai".to_owned(), Provider { base_url, ..Provider::default() });
         let environment = |name: &str| (name == "OPENAI_API_KEY").then(|| "x".to_owned());
         let models = Arc::new(Models::new(&settings, &environment, &folder)?);
-        let mut tools = Tools::new(&settings)?;
+        let mut tools = Tools::new(&settings);
         tools.register(Arc::new(Noop { spec: spec("noop", "Does nothing.", json!({ "type": "object" })), stamps }));
         let query = json!({ "type": "object", "properties": { "q": { "type": "string" } }, "required": ["q"] });
         tools.register(Arc::new(Lookup { spec: spec("lookup", "Look a thing up.", query) }));

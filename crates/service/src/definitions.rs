@@ -110,7 +110,7 @@ impl Definitions {
         let mut models = Models::new(&config.settings, &environment, &config.folder)?;
         let simulated = |name: &str| Arc::new(relais_sim::SimModel::named(name)) as Arc<dyn model::Model>;
         models.register("sim", Arc::new(simulated));
-        let tools = Tools::new(&config.settings)?;
+        let tools = Tools::new(&config.settings);
         Ok(Definitions { config, models: Arc::new(models), tools })
     }
 
