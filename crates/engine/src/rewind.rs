@@ -291,16 +291,9 @@ impl Instance {
 impl AgentWork {
     fn retake(&mut self, resume: &Resume) {
         self.failed = None;
-        self.asked = None;
+        self.forget_flight();
         for used in &mut self.uses {
-            let uncertain = match &used.state {
-                UseState::Failed(failure) => failure.kind == ErrorKind::Uncertain,
-                UseState::Asked(_) | UseState::Approving(_) => {
-                    used.state = UseState::New;
-                    false
-                }
-                UseState::New | UseState::Approved(_) | UseState::Returned(_) => false,
-            };
+            let uncertain = matches!(&used.state, UseState::Failed(f) if f.kind == ErrorKind::Uncertain);
             match &resume.assume {
                 Some(value) if uncertain => used.state = UseState::Returned(Stored::Value(value.clone())),
                 None if uncertain && resume.redo => used.state = UseState::New,
