@@ -22,18 +22,19 @@ pub struct Breach {
     pub workflow: String,
 }
 
-/// Proves all laws for a seed.
-pub fn check(seed: u64) -> Result<(), Box<Breach>> {
+/// Proves all laws for a seed, and says how its runs ended before anything was broken on purpose.
+pub fn check(seed: u64) -> Result<Vec<RunStatus>, Box<Breach>> {
+    let mut ended = Vec::new();
     for manner in [Manner::Calm, Manner::Wild] {
         let workflow = plans::workflow(seed, manner);
         let breach = |law: Broken| Box::new(Breach { seed, law, workflow: format!("{workflow:#}") });
         let program = plans::program(&workflow).map_err(breach)?;
-        check_program(seed, manner, &program).map_err(breach)?;
+        ended.push(check_program(seed, manner, &program).map_err(breach)?);
     }
-    Ok(())
+    Ok(ended)
 }
 
-fn check_program(seed: u64, manner: Manner, program: &Program) -> Result<(), Broken> {
+fn check_program(seed: u64, manner: Manner, program: &Program) -> Result<RunStatus, Broken> {
     let world = World { seed, salt: 0, troubled: manner == Manner::Wild };
     let mut drive = Drive::open(program, world.clone())?;
     drive.go_on().map_err(|broken| with_journal(&drive, &broken))?;
@@ -41,7 +42,8 @@ fn check_program(seed: u64, manner: Manner, program: &Program) -> Result<(), Bro
     if manner == Manner::Calm {
         order_does_not_matter(&drive)?;
     }
-    faults::endure(program, &world)
+    faults::endure(program, &world)?;
+    Ok(summary(program, &drive.run).status)
 }
 
 fn with_journal(drive: &Drive<'_>, broken: &str) -> Broken {
@@ -156,9 +158,21 @@ fn asked(journal: &[Entry]) -> BTreeMap<String, u32> {
     all
 }
 
+/// A run that has closed owes nothing, waits for nothing and holds nothing back.
+fn nothing_held(run: &Run) -> Result<(), Broken> {
+    let held = (run.reserved, run.calls, run.allotted.len(), run.owed.len());
+    match held == Default::default() {
+        true => Ok(()),
+        false => Err(format!("law 6: a closed run still holds {held:?}")),
+    }
+}
+
 /// Law 6: a run has ended, or waits for something that has a name.
 pub fn ended_or_named(program: &Program, run: &Run) -> Result<(), Broken> {
     let summary = summary(program, run);
+    if run.closed.is_some() {
+        return nothing_held(run);
+    }
     let in_flight = run.in_flight().next().is_some();
     match summary.status.is_final() || (summary.status == RunStatus::Waiting && !summary.awaits.is_empty()) {
         true => Ok(()),
