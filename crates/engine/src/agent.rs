@@ -249,7 +249,9 @@ impl<'a> Loop<'a> {
             let id = self.step.run.next_command + events.len() as CommandId;
             let command = match &used.state {
                 UseState::New => match self.arguments(used, None)? {
-                    Ok(arguments) if self.needs_approval(&used.call.tool) => approval(used, arguments),
+                    Ok(arguments) if self.needs_approval(&used.call.tool) => {
+                        approval(ToolUse { arguments, ..used.call.clone() })
+                    }
                     Ok(arguments) => self.tool(used, arguments, events.len() as u64 + 1)?,
                     Err(_) => continue,
                 },
@@ -283,6 +285,11 @@ impl<'a> Loop<'a> {
         if let Some(raw) = &used.call.garbled {
             let raw: String = raw.chars().take(200).collect();
             return Ok(Err(format!("the arguments are not a JSON object: {raw}")));
+        }
+        if !self.agent.tools.iter().any(|listed| crate::program::matches_pattern(listed, &used.call.tool)) {
+            let tools = self.agent.tools.join(", ");
+            let tools = if tools.is_empty() { "none".to_owned() } else { tools };
+            return Ok(Err(format!("there is no tool `{}` here; tools: {tools}", used.call.tool)));
         }
         let arguments = edited.unwrap_or(&used.call.arguments);
         let arguments = if arguments.is_null() { &json!({}) } else { arguments };
@@ -355,8 +362,12 @@ impl<'a> Loop<'a> {
         let mut last = work.last_use.clone();
         let mut repeats = work.repeats;
         for used in &work.uses {
-            let UseState::Returned(value) = &used.state else { continue };
-            let this = (used.call.tool.clone(), used.call.arguments.clone(), value.in_text());
+            let result = match &used.state {
+                UseState::Returned(value) => value.in_text(),
+                UseState::Failed(failure) => failure.to_string(),
+                UseState::New | UseState::Approving(_) | UseState::Approved(_) | UseState::Asked(_) => continue,
+            };
+            let this = (used.call.tool.clone(), used.call.arguments.clone(), result);
             repeats = if last.as_ref() == Some(&this) { repeats + 1 } else { 1 };
             last = Some(this);
             if repeats >= MAX_REPEATS {
@@ -378,10 +389,10 @@ impl<'a> Loop<'a> {
         if text.trim().is_empty() {
             return self.said_nothing(work);
         }
-        match self.result(text)? {
+        match self.result(text, work.finish == Some(Finish::Length))? {
             Ok(result) => self.done(result, text),
             Err(wrong) if work.corrections >= self.agent.output_retries => Err(fail(ErrorKind::Schema, wrong)),
-            Err(wrong) => self.ask_model(work, vec![Message::User { text: wrong }]),
+            Err(wrong) => self.ask_model(work, vec![Message::User { text: format!("{wrong}\n\n{ANSWER_AGAIN}") }]),
         }
     }
 
@@ -400,14 +411,16 @@ impl<'a> Loop<'a> {
     }
 
     /// The answer as a value that fits; or what is wrong with it, for the model.
-    fn result(&self, text: &str) -> Result<Result<Value, String>, Stop> {
+    fn result(&self, text: &str, cut: bool) -> Result<Result<Value, String>, Stop> {
         if self.agent.result_mark {
             return self.marked_result(text);
         }
         let Some(schema) = self.schema() else {
             return self.put_values(&Value::String(text.to_owned()));
         };
-        let value = match extract::json(text) {
+        // Mending an answer that was cut off would invent an end for it.
+        let read = if cut { serde_json::from_str(text.trim()).map_err(|_| CUT.to_owned()) } else { extract::json(text) };
+        let value = match read {
             Ok(value) => value,
             Err(error) => return Ok(Err(not_json(&error, schema))),
         };
@@ -426,8 +439,7 @@ impl<'a> Loop<'a> {
             Ok(()) => Ok(value),
             Err(violations) => {
                 let what = format!("Node '{}' output", self.step.plan().key);
-                let wrong = schema.explain(&what, &violations, &value);
-                Err(format!("{wrong}\n\nAnswer again with the corrected JSON only."))
+                Err(schema.explain(&what, &violations, &value))
             }
         }
     }
@@ -454,9 +466,12 @@ impl<'a> Loop<'a> {
     }
 }
 
+const ANSWER_AGAIN: &str = "Answer again in full, corrected, and with nothing else.";
+const CUT: &str = "it was cut off at the output limit, so answer in fewer words";
+
 fn not_json(error: &str, schema: &Schema) -> String {
     let schema = serde_json::to_string_pretty(schema.json()).unwrap_or_default();
-    format!("Your answer is not JSON: {error}\n\nAnswer again with JSON only that fits this schema:\n{schema}")
+    format!("Your answer is not JSON: {error}\n\nIt must be JSON only that fits this schema:\n{schema}")
 }
 
 fn uncertain(used: &Use) -> Option<&Failure> {
@@ -466,11 +481,10 @@ fn uncertain(used: &Use) -> Option<&Failure> {
     }
 }
 
-fn approval(used: &Use, arguments: Value) -> Command {
-    let question = format!("May `{}` be called with these arguments?", used.call.tool);
-    let answer = json!({ "type": "boolean" });
-    let approves = Some(ToolUse { arguments: arguments.clone(), ..used.call.clone() });
-    Command::AskPerson(Box::new(Question { question, show: arguments, answer, deadline: None, approves }))
+pub(crate) fn approval(call: ToolUse) -> Command {
+    let question = format!("May `{}` be called with these arguments?", call.tool);
+    let (show, answer) = (call.arguments.clone(), json!({ "type": "boolean" }));
+    Command::AskPerson(Box::new(Question { question, show, answer, deadline: None, approves: Some(call) }))
 }
 
 fn prompt_tokens(work: &AgentWork, say: &[Message]) -> u64 {

@@ -61,8 +61,7 @@ impl Run {
     pub fn begin(&mut self, at: Millis, first: Option<&Event>) {
         let idle = match first {
             Some(Event::Signalled { signal: Signal::Adopted | Signal::Resume(_) | Signal::Rewound(_), .. }) => true,
-            Some(Event::Received { .. }) => self.waits_for_people(),
-            _ => self.paused,
+            _ => self.paused || self.waits_for_people(),
         };
         let gap = at.saturating_sub(self.at).max(0) as u64;
         if !idle {
@@ -80,6 +79,7 @@ impl Run {
             started_at: at,
             ended_at: None,
             live_ms: 0,
+            live_from_ms: 0,
             scopes: Vec::new(),
             owed: BTreeMap::new(),
             dropped: BTreeMap::new(),
@@ -88,6 +88,7 @@ impl Run {
             lost: Reserve::default(),
             reserved: Reserve::default(),
             allotted: BTreeMap::new(),
+            calls: Calls::default(),
             artifacts: IndexMap::new(),
             undoable: Vec::new(),
             effects: Vec::new(),
@@ -172,17 +173,18 @@ impl Run {
         if place.settled.is_some() {
             return self.corrupt(format!("node {node} entered in scope {scope}, which has ended"));
         }
-        if let At::Before { jump, .. } = place.at {
-            let visits = Arc::make_mut(&mut place.visits);
-            let count = if jump { visits.get(&node).copied().unwrap_or(1) + 1 } else { 1 };
-            if jump || visits.contains_key(&node) {
-                visits.insert(node, count);
-            }
+        let jump = matches!(place.at, At::Before { jump: true, .. });
+        let before = place.before(jump);
+        if attempt == 0 {
+            place.count_visit(node, jump);
         }
         let former = place.steps.remove(&node);
-        let before = Before { wrote: place.wrote.clone(), visits: place.visits.clone(), last: place.last };
         let mut instance = Instance::fresh(order, at, live, before);
         if let Some(former) = former.filter(|_| attempt > 0 || kept) {
+            // What a loop wrote in its failed attempt is forgotten with it.
+            if former.status == StepStatus::Running && !kept {
+                place.wrote = former.before.wrote.clone();
+            }
             instance.carry_over(former, kept);
         }
         instance.attempt = attempt;
@@ -210,9 +212,7 @@ impl Run {
         let instance = self.instance_mut(scope, node)?;
         instance.ask(id, command);
         let asked_at = self.at;
-        if let Command::CallModel { reserve, .. } = command {
-            self.reserve(scope, node, *reserve);
-        }
+        self.hold(scope, node, command);
         if let Command::StartRun(start) = command {
             self.allotted.insert(id, start.budget);
         }
@@ -291,7 +291,7 @@ impl Run {
         {
             self.sent.remove(at);
         }
-        self.instance_mut(owed.scope, owed.node)?.receive(id, value);
+        self.instance_mut(owed.scope, owed.node)?.receive(id, &owed.command, value);
         self.unsuspend(owed.scope, owed.node)?;
         self.look_at(owed.scope);
         Ok(())
@@ -407,9 +407,11 @@ impl Run {
         self.order += 1;
         let (order, at) = (self.order, self.at);
         self.drop_commands(left.scope, left.node);
-        if !self.scope_mut(left.scope)?.steps.contains_key(&left.node) {
+        let entered = self.instance(left.scope, left.node).is_some_and(|i| i.status == StepStatus::Running);
+        if !entered {
             self.never_entered(left.scope, left.node)?;
         }
+        self.detach_rest(left);
         self.clear_deadline(left.scope, left.node)?;
         let instance = self.instance_mut(left.scope, left.node)?;
         instance.leave(left, at);
@@ -418,6 +420,10 @@ impl Run {
         let place = self.scope_mut(left.scope)?;
         let is_block =
             matches!(place.at, At::In(node) | At::Before { node, .. } | At::Broken(node) if node != left.node);
+        let yields = place.last.filter(|(_, at)| *at > entered).map(|(node, _)| node);
+        if let Some(instance) = place.steps.get_mut(&left.node).filter(|i| matches!(i.work, Work::Chose(_))) {
+            instance.yields = yields;
+        }
         place.move_on(left, order, is_block);
         self.count(left, order, entered);
         self.look_at(left.scope);
@@ -428,9 +434,20 @@ impl Run {
     fn never_entered(&mut self, scope: ScopeId, node: NodeId) -> Applied {
         let (order, at, live) = (self.order, self.at, self.live_ms);
         let place = self.scope_mut(scope)?;
-        let before = Before { wrote: place.wrote.clone(), visits: place.visits.clone(), last: place.last };
+        let before = place.before(matches!(place.at, At::Before { jump: true, .. }));
         place.steps.insert(node, Instance::fresh(order, at, live, before));
         Ok(())
+    }
+
+    /// Lanes that a completed block did not wait for belong to the run from now on.
+    fn detach_rest(&mut self, left: &Left) {
+        if left.status != StepStatus::Completed {
+            return;
+        }
+        for inner in self.inner_scopes(left.scope, left.node) {
+            let scope = &mut self.scopes[inner as usize];
+            scope.detached |= scope.settled.is_none();
+        }
     }
 
     fn clear_deadline(&mut self, scope: ScopeId, node: NodeId) -> Applied {
@@ -447,6 +464,10 @@ impl Run {
         let mut vars = Map::new();
         if left.status == StepStatus::Completed {
             for scope in self.inner_scopes(left.scope, left.node) {
+                let completed = matches!(self.scope(scope).settled, Some((StepStatus::Completed, _)));
+                if !completed {
+                    continue;
+                }
                 let wrote = self.scope(scope).wrote.clone();
                 vars.extend(wrote.iter().map(|(k, v)| (k.clone(), v.clone())));
             }
@@ -487,6 +508,9 @@ impl Run {
         for id in mine {
             let Some(owed) = self.owed.remove(&id) else { continue };
             self.book_loss(id, &owed);
+            if let Ok(instance) = self.instance_mut(scope, node) {
+                instance.give_up(id, &owed.command);
+            }
             if owed.command.is_active() {
                 self.dropped.insert(id, owed);
             }
@@ -544,9 +568,10 @@ impl Run {
 
     fn body_settled(&mut self, scope: ScopeId, node: NodeId, number: u32, status: StepStatus) -> Applied {
         // Passes follow one another, so what one wrote is there for the next.
+        let completed = status == StepStatus::Completed;
         let body = self.each_mut(scope, node)?.bodies.get(number as usize).copied();
         let wrote = body.map(|body| self.scope(body).wrote.clone());
-        if let Some(wrote) = wrote.filter(|w| !w.is_empty()) {
+        if let Some(wrote) = wrote.filter(|w| completed && !w.is_empty()) {
             Arc::make_mut(&mut self.scope_mut(scope)?.wrote).extend((*wrote).clone());
         }
         let each = self.each_mut(scope, node)?;
@@ -591,8 +616,29 @@ impl Run {
 }
 
 impl Scope {
+    fn before(&self, jump: bool) -> Before {
+        Before { wrote: self.wrote.clone(), visits: self.visits.clone(), last: self.last, jump }
+    }
+
+    /// A cycle that is entered from outside counts from one again.
+    fn count_visit(&mut self, node: NodeId, jump: bool) {
+        let ran = self.ran(node);
+        if jump || self.visits.contains_key(&node) {
+            let count = if jump { ran + 1 } else { 1 };
+            Arc::make_mut(&mut self.visits).insert(node, count);
+        }
+    }
+
+    /// How often a node has run in its present cycle.
+    pub(crate) fn ran(&self, node: NodeId) -> u32 {
+        let before = self.steps.get(&node).is_some_and(|i| i.status != StepStatus::Skipped);
+        self.visits.get(&node).copied().unwrap_or(u32::from(before))
+    }
+
     fn move_on(&mut self, left: &Left, order: u64, is_block: bool) {
+        let steers = left.output.is_none() && self.steps.get(&left.node).is_some_and(Instance::only_steers);
         match left.status {
+            StepStatus::Completed if steers => {}
             StepStatus::Completed => self.last = Some((left.node, order)),
             StepStatus::Failed if left.tolerated && left.output.is_some() => self.last = Some((left.node, order)),
             _ => {}
@@ -617,6 +663,7 @@ impl Instance {
         Instance {
             status: StepStatus::Running,
             attempt: 0,
+            retries: 0,
             order,
             entered_at: at,
             left_at: None,
@@ -631,12 +678,16 @@ impl Instance {
             work: Work::Fresh,
             usage: Usage::default(),
             reserved: Reserve::default(),
+            calls: Calls::default(),
+            yields: None,
             before,
         }
     }
 
     /// A further attempt keeps what was paid, and an agent that must not start afresh its history.
     fn carry_over(&mut self, former: Instance, kept: bool) {
+        // A resumed step has all its retries again.
+        self.retries = if former.status == StepStatus::Pending { 0 } else { former.retries + 1 };
         self.usage = former.usage;
         self.order = former.order;
         self.before = former.before;
@@ -677,7 +728,7 @@ impl Instance {
                 agent.once |= *effect == Effect::Once;
                 agent.set_use(use_id, UseState::Asked(id));
             }
-            Command::AskPerson(question) if question.approves.is_some() => {
+            Command::AskPerson(question) if question.approves.is_some() && matches!(self.work, Work::Agent(_)) => {
                 let use_id = question.approves.as_ref().map(|u| u.id.clone()).unwrap_or_default();
                 self.agent().set_use(&use_id, UseState::Approving(id));
             }
@@ -727,11 +778,32 @@ impl Instance {
         }
     }
 
-    fn receive(&mut self, id: CommandId, value: &Value) {
-        match &mut self.work {
-            Work::Agent(agent) => agent.approve(id, value),
-            _ => self.work = Work::Received(value.clone()),
+    fn receive(&mut self, id: CommandId, command: &Command, value: &Value) {
+        let shown = match command {
+            Command::AskPerson(question) => question.approves.as_ref(),
+            _ => None,
+        };
+        match (&mut self.work, shown) {
+            (Work::Agent(agent), _) => agent.approve(id, value),
+            (_, Some(shown)) => self.work = Work::Received(Verdict::read(value).about(&shown.arguments)),
+            (_, None) => self.work = Work::Received(value.clone()),
         }
+    }
+
+    /// Nobody waits for this command any more. Whether a `once` call happened is not known then.
+    fn give_up(&mut self, id: CommandId, command: &Command) {
+        let Command::CallTool { tool, effect: Effect::Once, .. } = command else { return };
+        let answer = Answer::uncertain(tool);
+        match &mut self.work {
+            Work::Agent(agent) => agent.answer(id, command, &answer),
+            Work::Asked(asked) if *asked == id => self.work = Work::Answered(Box::new(answer)),
+            _ => {}
+        }
+    }
+
+    /// Only leads control on (stop_if, goto): no step that `previous` would mean.
+    fn only_steers(&self) -> bool {
+        matches!(self.work, Work::Fresh | Work::Chose(_)) && self.yields.is_none()
     }
 }
 
@@ -807,8 +879,8 @@ impl AgentWork {
                     self.spoken_by = model.clone();
                 }
                 self.finish = Some(reply.finish);
-                self.messages.push(Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() });
-                self.uses = reply.calls.iter().map(|c| Use { call: c.clone(), state: UseState::New }).collect();
+                self.messages.push(Message::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.take_calls(&reply.calls);
             }
             Body::Failed(failure) => {
                 self.failed = Some(failure.clone());
@@ -818,6 +890,22 @@ impl AgentWork {
                 self.failed = Some(Failure::new(ErrorKind::Cancelled, "the model call was cancelled"));
             }
         }
+    }
+
+    /// Calls without an id of their own get one, so that each result finds its call.
+    fn take_calls(&mut self, calls: &[ToolUse]) {
+        let mut named: Vec<ToolUse> = Vec::with_capacity(calls.len());
+        for (number, call) in calls.iter().enumerate() {
+            let mut call = call.clone();
+            if call.id.is_empty() || named.iter().any(|other| other.id == call.id) {
+                call.id = format!("call_{}_{}", self.turns, number + 1);
+            }
+            named.push(call);
+        }
+        if let Some(Message::Assistant { calls, .. }) = self.messages.last_mut() {
+            calls.clone_from(&named);
+        }
+        self.uses = named.into_iter().map(|call| Use { call, edited: false, state: UseState::New }).collect();
     }
 
     fn approve(&mut self, id: CommandId, value: &Value) {
@@ -833,6 +921,7 @@ impl AgentWork {
         // The history shows what was really called.
         if let UseState::Approved(Some(arguments)) = &used.state {
             used.call.arguments = arguments.clone();
+            used.edited = true;
             let edited = used.call.clone();
             if let Some(Message::Assistant { calls, .. }) = self.messages.last_mut()
                 && let Some(call) = calls.iter_mut().find(|c| c.id == edited.id)
@@ -852,9 +941,13 @@ impl Use {
                 ("this call was not made".to_owned(), true)
             }
         };
+        let text = if self.edited { format!("{EDITED}{text}") } else { text };
         Message::Tool { use_id: self.call.id.clone(), tool: self.call.tool.clone(), text, failed }
     }
 }
+
+/// Stands before the result of a call whose arguments are not the model's own.
+const EDITED: &str = "(A person edited the arguments of this call.) ";
 
 /// A person's word on a tool call: `true`, `false`, or `{approve, arguments, reason}`.
 pub enum Verdict {
@@ -863,6 +956,16 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// The verdict as a direct tool step keeps it, with the arguments that count.
+    fn about(self, shown: &Value) -> Value {
+        match self {
+            Verdict::Yes { arguments } => {
+                serde_json::json!({ "approve": true, "arguments": arguments.as_ref().unwrap_or(shown) })
+            }
+            Verdict::No { reason } => serde_json::json!({ "approve": false, "reason": reason }),
+        }
+    }
+
     pub fn read(value: &Value) -> Verdict {
         let yes = value.as_bool().or_else(|| value.get("approve")?.as_bool()).unwrap_or(false);
         if yes {

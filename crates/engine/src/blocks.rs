@@ -22,8 +22,12 @@ pub(crate) fn fan(step: Step<'_>, instance: &Instance, fan: &Fan) -> Events {
             return Ok(events);
         }
     }
-    if !step.run.paused && !enough(work, fan) {
+    if !enough(work, fan) {
         let events = start_lanes(step, work, fan, failing);
+        // Lanes that may not start yet keep the block open.
+        if step.run.paused && !events.is_empty() {
+            return Ok(Vec::new());
+        }
         if !events.is_empty() {
             return Ok(events);
         }
@@ -64,7 +68,8 @@ fn start_lanes(step: Step<'_>, work: &FanWork, fan: &Fan, failing: bool) -> Vec<
         Verdict::Skip => skip.push(lane),
         Verdict::Wait => {}
     };
-    if work.rescan {
+    // After a failure `run_if: always` may come free of lanes that will never begin.
+    if work.rescan || failing {
         (0..fan.lanes.len() as u32).for_each(&mut consider);
     } else {
         let mut seen = std::collections::BTreeSet::new();

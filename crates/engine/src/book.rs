@@ -8,21 +8,30 @@ use crate::program::Program;
 use crate::run::*;
 
 impl Run {
-    pub(crate) fn reserve(&mut self, scope: ScopeId, node: NodeId, reserve: Reserve) {
+    /// Sets aside what a call in flight may take.
+    pub(crate) fn hold(&mut self, scope: ScopeId, node: NodeId, command: &Command) {
+        let (reserve, calls) = held(command);
         self.reserved.add(reserve);
-        self.each_above(scope, node, |instance| instance.reserved.add(reserve));
+        self.calls.add(calls);
+        self.each_above(scope, node, |instance| {
+            instance.reserved.add(reserve);
+            instance.calls.add(calls);
+        });
     }
 
-    fn unreserve(&mut self, scope: ScopeId, node: NodeId, reserve: Reserve) {
+    fn release(&mut self, owed: &Owed) {
+        let (reserve, calls) = held(&owed.command);
         self.reserved.sub(reserve);
-        self.each_above(scope, node, |instance| instance.reserved.sub(reserve));
+        self.calls.sub(calls);
+        self.each_above(owed.scope, owed.node, |instance| {
+            instance.reserved.sub(reserve);
+            instance.calls.sub(calls);
+        });
     }
 
     /// An answer came: its estimate gives way to what it really took.
     pub(crate) fn book(&mut self, id: CommandId, owed: &Owed, answer: &Answer) {
-        if let Command::CallModel { reserve, .. } = &*owed.command {
-            self.unreserve(owed.scope, owed.node, *reserve);
-        }
+        self.release(owed);
         self.allotted.remove(&id);
         self.charge(owed.scope, owed.node, &answer.usage);
     }
@@ -34,8 +43,8 @@ impl Run {
 
     /// The run gave the call up: the estimate stays booked as lost until a receipt says better.
     pub(crate) fn book_loss(&mut self, id: CommandId, owed: &Owed) {
+        self.release(owed);
         if let Command::CallModel { reserve, .. } = &*owed.command {
-            self.unreserve(owed.scope, owed.node, *reserve);
             self.lost.add(*reserve);
         }
         self.allotted.remove(&id);
@@ -70,7 +79,7 @@ impl Run {
             if let Some(instance) = place.steps.get_mut(&node) {
                 change(instance);
             }
-            at = place.parent;
+            at = place.block();
         }
     }
 
@@ -79,30 +88,38 @@ impl Run {
         let mut at = Some(place);
         while let Some((scope, node)) = at {
             let scope = self.scope(scope);
-            if let Some(instance) =
-                scope.steps.get(&node).filter(|_| scope.kind != ScopeKind::Exit || scope.at == At::In(node))
-            {
+            if let Some(instance) = scope.steps.get(&node) {
                 let lived = self.live_ms.saturating_sub(instance.entered_live);
-                let used =
-                    Used { usage: &instance.usage, reserved: instance.reserved, lost: Reserve::default(), lived };
+                let (reserved, calls) = (instance.reserved, instance.calls);
+                let used = Used { usage: &instance.usage, reserved, calls, lost: Reserve::default(), lived };
                 for budget in program.budgets(node) {
                     used.check(&budget, want, &format!("step `{}`", program.plan.node(node).key))?;
                 }
             }
-            at = scope.parent;
+            at = scope.block();
         }
-        let mut reserved = self.reserved;
+        let (mut reserved, mut calls) = (self.reserved, self.calls);
         for allotment in self.allotted.values() {
-            reserved
-                .add(Reserve { tokens: allotment.tokens.unwrap_or(0), usd_nanos: allotment.usd_nanos.unwrap_or(0) });
+            let (tokens, usd_nanos) = (allotment.tokens.unwrap_or(0), allotment.usd_nanos.unwrap_or(0));
+            reserved.add(Reserve { tokens, usd_nanos });
+            calls.add(Calls { model: allotment.model_calls.unwrap_or(0), tool: allotment.tool_calls.unwrap_or(0) });
         }
-        let used = Used { usage: &self.usage, reserved, lost: self.lost, lived: self.live_ms };
+        let used = Used { usage: &self.usage, reserved, calls, lost: self.lost, lived: self.live_ms };
         used.check(&self.opened.budget, want, "the run")
+    }
+
+    /// Open lines of control that are not merely around others.
+    fn open_lines(&self) -> u64 {
+        let around = |scope: &Scope| match scope.at {
+            At::In(node) => matches!(scope.steps.get(&node).map(|i| &i.work), Some(Work::Fan(_) | Work::Each(_))),
+            At::Start | At::Before { .. } | At::Broken(_) | At::End => false,
+        };
+        self.open_scopes.iter().filter(|id| !around(self.scope(**id))).count() as u64
     }
 
     /// What a child run may use: its own declared budget, else what is left divided by the open lines of control.
     pub(crate) fn allotment(&self) -> Budget {
-        let lanes = self.open_scopes.len().max(1) as u64;
+        let lanes = self.open_lines().max(1);
         let held = |of: fn(&Budget) -> Option<u64>| self.allotted.values().filter_map(of).sum::<u64>();
         let left = |limit: Option<u64>, used: u64| limit.map(|l| l.saturating_sub(used) / lanes);
         let budget = &self.opened.budget;
@@ -115,8 +132,8 @@ impl Run {
                 budget.tokens,
                 self.usage.tokens() + self.reserved.tokens + self.lost.tokens + held(|b| b.tokens),
             ),
-            model_calls: left(budget.model_calls, self.usage.model_calls + held(|b| b.model_calls)),
-            tool_calls: left(budget.tool_calls, self.usage.tool_calls + held(|b| b.tool_calls)),
+            model_calls: left(budget.model_calls, self.usage.model_calls + self.calls.model + held(|b| b.model_calls)),
+            tool_calls: left(budget.tool_calls, self.usage.tool_calls + self.calls.tool + held(|b| b.tool_calls)),
             time_ms: budget.time_ms.map(|l| l.saturating_sub(self.live_ms)),
         }
     }
@@ -133,6 +150,7 @@ pub struct Want {
 struct Used<'a> {
     usage: &'a Usage,
     reserved: Reserve,
+    calls: Calls,
     lost: Reserve,
     lived: u64,
 }
@@ -148,9 +166,9 @@ impl Used<'_> {
             format!("${} of ${} would be used", dollars(nanos), dollars(limit))
         } else if over(budget.tokens, tokens) {
             format!("{tokens} of {} tokens would be used", budget.tokens.unwrap_or(0))
-        } else if over(budget.model_calls, usage.model_calls + want.model_calls) {
+        } else if over(budget.model_calls, usage.model_calls + self.calls.model + want.model_calls) {
             format!("{} model calls are used up", budget.model_calls.unwrap_or(0))
-        } else if over(budget.tool_calls, usage.tool_calls + want.tool_calls) {
+        } else if over(budget.tool_calls, usage.tool_calls + self.calls.tool + want.tool_calls) {
             format!("{} tool calls are used up", budget.tool_calls.unwrap_or(0))
         } else if over(budget.time_ms, self.lived) {
             format!("{} are used up", relais_plan::time::format_duration(budget.time_ms.unwrap_or(0)))
@@ -168,6 +186,37 @@ pub fn dollars(nanos: u64) -> String {
     let text = text.trim_end_matches('0');
     let whole = text.trim_end_matches('.');
     if whole.len() < text.len() { format!("{whole}.00") } else { text.to_owned() }
+}
+
+/// What a command in flight holds back.
+fn held(command: &Command) -> (Reserve, Calls) {
+    match command {
+        Command::CallModel { reserve, .. } => (*reserve, Calls { model: 1, tool: 0 }),
+        Command::CallTool { .. } => (Reserve::default(), Calls { model: 0, tool: 1 }),
+        Command::Sleep { .. } | Command::AskPerson(_) | Command::Await(_) | Command::StartRun(_) => Default::default(),
+    }
+}
+
+impl Scope {
+    /// The block that what happens here is booked to; exit and undo steps stand on their own.
+    fn block(&self) -> Option<(ScopeId, NodeId)> {
+        match self.kind {
+            ScopeKind::Lane | ScopeKind::Item => self.parent,
+            ScopeKind::Body | ScopeKind::Exit | ScopeKind::Undo => None,
+        }
+    }
+}
+
+impl Calls {
+    fn add(&mut self, other: Calls) {
+        self.model = self.model.saturating_add(other.model);
+        self.tool = self.tool.saturating_add(other.tool);
+    }
+
+    fn sub(&mut self, other: Calls) {
+        self.model = self.model.saturating_sub(other.model);
+        self.tool = self.tool.saturating_sub(other.tool);
+    }
 }
 
 impl Reserve {

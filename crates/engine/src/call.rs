@@ -23,7 +23,9 @@ pub(crate) fn decide(step: Step<'_>, instance: &Instance, call: &Call) -> Events
             Err(unready) => step.unready(unready),
         },
         Work::Answered(answer) => answered(step, call, answer),
-        Work::Received(_) | Work::Asked(_) | Work::Resting(_) | Work::Rested => Ok(Vec::new()),
+        Work::Received(_) if step.run.paused => Ok(Vec::new()),
+        Work::Received(verdict) => approved(step, call, verdict),
+        Work::Asked(_) | Work::Resting(_) | Work::Rested => Ok(Vec::new()),
         Work::Chose(_) | Work::Agent(_) | Work::Fan(_) | Work::Each(_) => Ok(Vec::new()),
     }
 }
@@ -41,6 +43,33 @@ fn ask_tool(step: Step<'_>, tool: &str, arguments: Value) -> Result<Event, Unrea
         let message = format!("`with` of `{}` must give a map, not {}", step.plan().key, kind_of(&arguments));
         return Err(Unready::Fail(Failure::new(ErrorKind::Schema, message)));
     }
+    if step.ctx.program.rule(tool).and_then(|r| r.approve).unwrap_or(false) {
+        return Ok(step.ask(crate::agent::approval(ToolUse {
+            id: String::new(),
+            tool: tool.to_owned(),
+            arguments,
+            garbled: None,
+            opaque: None,
+        })));
+    }
+    call_tool(step, tool, arguments)
+}
+
+/// A person has spoken about the call of a tool step.
+fn approved(step: Step<'_>, call: &Call, verdict: &Value) -> Events {
+    let Task::Tool { tool, .. } = &call.task else { return Ok(Vec::new()) };
+    if verdict["approve"] != Value::Bool(true) {
+        let reason = verdict["reason"].as_str().filter(|r| !r.is_empty()).map(|r| format!(": {r}"));
+        let message = format!("a person said no to the call of `{tool}`{}", reason.unwrap_or_default());
+        return Ok(step.fail(Failure::new(ErrorKind::Refused, message), Again::Never));
+    }
+    match call_tool(step, tool, verdict["arguments"].clone()) {
+        Ok(event) => Ok(vec![event]),
+        Err(unready) => step.unready(unready),
+    }
+}
+
+fn call_tool(step: Step<'_>, tool: &str, arguments: Value) -> Result<Event, Unready> {
     let want = Want { tool_calls: 1, ..Want::default() };
     step.run.room(step.ctx.program, (step.scope, step.node), want).map_err(Unready::Fail)?;
     let effect = effect_of(step, tool, &arguments);

@@ -83,7 +83,7 @@ pub fn turn_on(ctx: &Context<'_>, run: &mut Run, at: Millis, mut former: Turn) -
 /// When a time-out fires next, if nothing else happens.
 pub fn next_deadline(program: &Program, run: &Run) -> Option<Millis> {
     let whole = program.plan.limits.timeout_ms.filter(|_| run.ending.is_none());
-    let whole = whole.map(|ms| run.at + ms.saturating_sub(run.live_ms) as Millis);
+    let whole = whole.map(|ms| run.at + (run.live_from_ms + ms).saturating_sub(run.live_ms) as Millis);
     if run.paused || run.closed.is_some() {
         return None;
     }
@@ -336,6 +336,8 @@ impl<'a> Step<'a> {
     pub fn fail(&self, failure: Failure, again: Again) -> Vec<Event> {
         let mut events = Vec::new();
         cancel_inner(self.ctx, self.run, self.scope, self.node, &mut events);
+        // What was interrupted inside and must not happen twice is not tried again without a person's word.
+        let again = if self.interrupts_once() { Again::Never } else { again };
         if again == Again::Allowed && self.may_retry(&failure) {
             events.push(self.ask(Command::Sleep { until: self.retry_at(), retry: true }));
             return events;
@@ -376,10 +378,24 @@ impl<'a> Step<'a> {
         events
     }
 
+    fn interrupts_once(&self) -> bool {
+        let mut todo = self.run.inner_scopes(self.scope, self.node);
+        while let Some(scope) = todo.pop() {
+            let place = self.run.scope(scope);
+            let (At::In(node) | At::Broken(node)) = place.at else { continue };
+            let Some(instance) = place.steps.get(&node).filter(|_| !place.detached) else { continue };
+            if crate::agent::has_once_in_flight(self.run, instance) || instance.work.uncertain().is_some() {
+                return true;
+            }
+            todo.extend(self.run.inner_scopes(scope, node));
+        }
+        false
+    }
+
     fn may_retry(&self, failure: &Failure) -> bool {
         let retry = &self.plan().retry;
-        let attempt = self.instance().map_or(0, |i| i.attempt);
-        if attempt >= retry.max_attempts || self.run.cancels > 0 {
+        let retries = self.instance().map_or(0, |i| i.retries);
+        if retries >= retry.max_attempts || self.run.cancels > 0 {
             return false;
         }
         let never = [ErrorKind::Refused, ErrorKind::Config, ErrorKind::Budget, ErrorKind::Loop];
@@ -391,10 +407,10 @@ impl<'a> Step<'a> {
     /// When the next try may begin: the delay, doubled for each attempt, and up to a tenth of jitter from the key.
     fn retry_at(&self) -> Millis {
         let retry = &self.plan().retry;
-        let attempt = self.instance().map_or(0, |i| i.attempt).min(MAX_DOUBLINGS);
+        let retries = self.instance().map_or(0, |i| i.retries).min(MAX_DOUBLINGS);
         let delay = match retry.backoff {
             relais_plan::Backoff::Fixed => retry.delay_ms,
-            relais_plan::Backoff::Exponential => retry.delay_ms.saturating_mul(1 << attempt),
+            relais_plan::Backoff::Exponential => retry.delay_ms.saturating_mul(1 << retries),
         };
         let key = self.run.key(self.run.next_command);
         let jitter = key.bytes().fold(0u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b))) % (delay / 10 + 1);
@@ -456,7 +472,7 @@ fn skip(step: Step<'_>) -> Vec<Event> {
 /// A limit of N lets a step run exactly N times per cycle; the next entry trips it.
 fn limit_reached(step: Step<'_>, jump: bool) -> Option<Failure> {
     let limit = step.plan().limit.filter(|_| jump)?;
-    let visits = step.run.scope(step.scope).visits.get(&step.node).copied().unwrap_or(1);
+    let visits = step.run.scope(step.scope).ran(step.node);
     let key = &step.plan().key;
     let message = format!("max loop iterations exceeded (step: {key}, limit: {limit})");
     (visits >= limit).then(|| Failure::new(ErrorKind::Limit, message))
@@ -466,7 +482,8 @@ fn limit_reached(step: Step<'_>, jump: bool) -> Option<Failure> {
 fn inside(step: Step<'_>) -> Events {
     let Some(instance) = step.instance() else { return Ok(Vec::new()) };
     match &instance.work {
-        Work::Resting(_) | Work::Asked(_) => return Ok(Vec::new()),
+        Work::Resting(_) => return Ok(Vec::new()),
+        Work::Asked(id) => return Ok(crate::wait::sent(step, *id).into_iter().collect()),
         Work::Rested if step.run.paused => return Ok(Vec::new()),
         Work::Rested => return Ok(vec![step.enter(instance.attempt + 1, false)]),
         Work::Fresh | Work::Answered(_) | Work::Received(_) | Work::Chose(_) => {}
@@ -510,9 +527,17 @@ fn choose(step: Step<'_>, arms: &[relais_plan::Arm], other: Option<&relais_plan:
     }
     if stays.is_none() {
         let counted = jump.is_some_and(|j| j.counted);
-        events.extend(step.complete_to(None, None, to.or(step.plan().next), counted)?);
+        // An if or switch without an arm to take yields null; what only steers yields nothing.
+        let output = (!arms.is_empty() && !steers(step, arms)).then(Stored::null);
+        events.extend(step.complete_to(output, None, to.or(step.plan().next), counted)?);
     }
     Ok(events)
+}
+
+/// A `goto` or a `stop_if`, which lead control but are no steps of their own.
+fn steers(step: Step<'_>, arms: &[relais_plan::Arm]) -> bool {
+    let ends = |node: NodeId| matches!(step.ctx.program.plan.node(node).op, Op::End { .. });
+    arms.iter().all(|arm| arm.jump.counted || arm.jump.to.is_some_and(ends))
 }
 
 /// A scope whose node failed or was cancelled ends in the same way.

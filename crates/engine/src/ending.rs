@@ -21,7 +21,7 @@ pub(crate) fn decide(ctx: &Context<'_>, run: &Run) -> Decided {
         return if run.cancels >= enough { cancel_exit(ctx, run, scope) } else { Decided::Nothing };
     }
     if !run.open_scopes.is_empty() {
-        return Decided::Nothing;
+        return if run.cancels > 0 { cancel_detached(ctx, run) } else { Decided::Nothing };
     }
     Decided::Events(next_part(ctx, run, ending))
 }
@@ -49,6 +49,15 @@ fn end_body(
     events
 }
 
+/// The body has ended and the run waits for lanes that were let go.
+fn cancel_detached(ctx: &Context<'_>, run: &Run) -> Decided {
+    let mut events = Vec::new();
+    for scope in run.open_scopes.iter().filter(|s| run.scope(**s).detached) {
+        cancel_scope(ctx, run, *scope, &mut events);
+    }
+    if events.is_empty() { Decided::Nothing } else { Decided::Events(events) }
+}
+
 fn cancel_exit(ctx: &Context<'_>, run: &Run, scope: ScopeId) -> Decided {
     let mut events = Vec::new();
     cancel_scope(ctx, run, scope, &mut events);
@@ -58,7 +67,7 @@ fn cancel_exit(ctx: &Context<'_>, run: &Run, scope: ScopeId) -> Decided {
 /// The time-out of the whole run.
 pub(crate) fn run_timed_out(ctx: &Context<'_>, run: &Run) -> Option<Vec<Event>> {
     let limit = ctx.program.plan.limits.timeout_ms?;
-    if run.ending.is_some() || run.paused || run.live_ms < limit {
+    if run.ending.is_some() || run.paused || run.live_ms - run.live_from_ms < limit {
         return None;
     }
     let limit = relais_plan::time::format_duration(limit);
@@ -90,6 +99,10 @@ pub(crate) fn end_now(step: Step<'_>, outcome: Outcome, value: Option<&Template>
         // In an exit or undo sequence it only ends that sequence.
         return step.complete(output, None);
     }
+    let output = match (output, outcome) {
+        (None, Outcome::Completed | Outcome::Stopped) => output_so_far(step)?,
+        (output, _) => output,
+    };
     let (status, stopped, error) = match outcome {
         Outcome::Completed => (StepStatus::Completed, false, None),
         Outcome::Stopped => (StepStatus::Completed, true, None),
@@ -101,6 +114,15 @@ pub(crate) fn end_now(step: Step<'_>, outcome: Outcome, value: Option<&Template>
     let mut events = close_line(step);
     events.extend(end_others(step, status, stopped, output, error));
     Ok(events)
+}
+
+/// What the workflow yields when it is stopped, as far as that can be told by now.
+fn output_so_far(step: Step<'_>) -> Result<Option<Stored>, NotLoaded> {
+    match body_output(step.ctx, step.run) {
+        Ok(output) => Ok(Some(output)),
+        Err(Unready::Load(hash)) => Err(NotLoaded(hash)),
+        Err(Unready::Fail(_)) => Ok(None),
+    }
 }
 
 fn run_is_ending(run: &Run) -> bool {
@@ -124,14 +146,11 @@ fn end_others(
     output: Option<Stored>,
     error: Option<Failure>,
 ) -> Vec<Event> {
-    if step.scope == BODY {
-        return vec![Event::Settled { scope: BODY, status, stopped, output, error }];
-    }
     let mut events = end_body(step.ctx, step.run, status, stopped, output, error);
     // What `close_line` has ended is not ended twice.
     let mine = step.scope;
     events.retain(|event| match event {
-        Event::Settled { scope, .. } => *scope != mine,
+        Event::Settled { scope, .. } => *scope != mine || mine == BODY,
         Event::Left(left) => left.scope != mine,
         Event::Opened(_) | Event::Entered { .. } | Event::Asked { .. } | Event::Answered { .. } => true,
         Event::Branched { .. } | Event::Received { .. } | Event::Signalled { .. } | Event::Closed { .. } => true,
@@ -222,10 +241,7 @@ pub fn adopt(run: &Run) -> Vec<Event> {
     let mut events = vec![Event::Signalled { signal: Signal::Adopted, by: String::new() }];
     for (id, owed) in &run.owed {
         if let Command::CallTool { tool, effect: relais_plan::Effect::Once, .. } = &*owed.command {
-            let message = format!("`{tool}` was called, and whether it happened is not known");
-            let body = Body::Failed(Failure::new(ErrorKind::Uncertain, message));
-            let answer = Answer { body, usage: Usage { tool_calls: 1, ..Usage::default() }, ms: 0 };
-            events.push(Event::Answered { id: *id, answer: Box::new(answer) });
+            events.push(Event::Answered { id: *id, answer: Box::new(Answer::uncertain(tool)) });
         }
     }
     events

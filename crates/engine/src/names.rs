@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use relais_plan::expr::{EvalError, Names, Part, Root};
-use relais_plan::{FanOutput, NodeId, Op, RegionId};
+use relais_plan::{FanOutput, NodeId, Op, RegionId, WaitFor};
 use serde_json::{Map, Value, json};
 
 use crate::Context;
@@ -115,14 +115,23 @@ impl View<'_> {
         match (&instance.work, &self.ctx.program.plan.node(node).op) {
             (Work::Fan(work), Op::Fan(fan)) => self.fan_output(work, fan),
             (Work::Each(work), _) => self.each_output(work).map(Cow::Owned),
+            (Work::Chose(_), _) => match instance.yields {
+                Some(inner) => self.output(scope, inner),
+                None => Ok(Cow::Owned(Value::Null)),
+            },
             _ => Ok(Cow::Owned(Value::Null)),
         }
     }
 
     fn fan_output(&self, work: &FanWork, fan: &relais_plan::Fan) -> Result<Cow<'_, Value>, EvalError> {
+        // What a lane that nobody waited for came to is a matter of chance, so it has no output.
+        let awaited = |lane: u32| match &fan.wait_for {
+            WaitFor::Lanes(lanes) => lanes.contains(&lane),
+            WaitFor::All | WaitFor::Count(_) => true,
+        };
         let lane_output = |lane: u32| match work.lanes.get(&lane).and_then(|l| l.scope) {
-            Some(scope) => self.scope_output(scope),
-            None => Ok(Cow::Owned(Value::Null)),
+            Some(scope) if awaited(lane) => self.scope_output(scope),
+            Some(_) | None => Ok(Cow::Owned(Value::Null)),
         };
         let map = |lanes: &mut dyn Iterator<Item = u32>| -> Result<Cow<'_, Value>, EvalError> {
             let mut out = Map::new();

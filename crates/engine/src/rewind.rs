@@ -16,10 +16,9 @@ impl Run {
         self.paused = false;
         self.opened.budget.replace(&resume.budget);
         if self.closed.is_some() {
-            self.closed = None;
-            self.ended_at = None;
-            self.ending = None;
+            (self.closed, self.ended_at, self.ending) = (None, None, None);
             self.cancels = 0;
+            self.live_from_ms = self.live_ms;
             self.reopen(BODY, resume);
             self.unfinish_undone();
         }
@@ -54,18 +53,20 @@ impl Run {
                 fan.reopen();
                 instance.status = StepStatus::Running;
                 place.at = At::In(node);
+                self.rearm(scope, node);
             }
             Work::Each(each) if each.items.is_some() || !each.bodies.is_empty() => {
                 each.failed = None;
                 each.pause = None;
                 instance.status = StepStatus::Running;
                 place.at = At::In(node);
+                self.rearm(scope, node);
             }
             _ => {
                 instance.retake(resume);
                 place.at = match &instance.work {
                     Work::Answered(_) => At::In(node),
-                    _ => At::Before { node, jump: false },
+                    _ => At::Before { node, jump: instance.before.jump },
                 };
             }
         }
@@ -73,16 +74,29 @@ impl Run {
             let broken = matches!(self.scope(scope).settled, Some((StepStatus::Failed | StepStatus::Cancelled, _)));
             if broken {
                 self.reopen(scope, resume);
-                self.count_open(scope);
             }
+        }
+        self.count_open(scope, node);
+    }
+
+    /// A block that goes on has its whole time-out again.
+    fn rearm(&mut self, scope: ScopeId, node: NodeId) {
+        let live = self.live_ms;
+        let Some(instance) = self.scopes[scope as usize].steps.get_mut(&node) else { return };
+        instance.left_at = None;
+        if let (Some(ms), None) = (instance.timeout_ms, instance.deadline) {
+            instance.deadline = Some(live + ms);
+            self.deadlines.insert((live + ms, scope, node));
         }
     }
 
-    fn count_open(&mut self, scope: ScopeId) {
-        let Some((up, node)) = self.scope(scope).parent else { return };
-        match self.scopes[up as usize].steps.get_mut(&node).map(|i| &mut i.work) {
-            Some(Work::Fan(fan)) => fan.open += 1,
-            Some(Work::Each(each)) => each.open += 1,
+    /// How many lanes or bodies of a block are open, after some were reopened or forgotten.
+    fn count_open(&mut self, scope: ScopeId, node: NodeId) {
+        let inner = self.inner_scopes(scope, node);
+        let open = inner.iter().filter(|s| self.scope(**s).settled.is_none()).count() as u32;
+        match self.scopes[scope as usize].steps.get_mut(&node).map(|i| &mut i.work) {
+            Some(Work::Fan(fan)) => fan.open = open,
+            Some(Work::Each(each)) => each.open = open,
             _ => {}
         }
     }
@@ -110,6 +124,7 @@ impl Run {
         }
         (self.closed, self.ended_at, self.ending) = (None, None, None);
         (self.cancels, self.paused) = (0, false);
+        self.live_from_ms = self.live_ms;
         self.go_back(rewind.scope, rewind.node, &rewind.lanes);
         self.agenda = self.open_scopes.clone();
         Ok(())
@@ -157,7 +172,7 @@ impl Run {
         for instance in place.steps.values_mut().filter(|i| matches!(i.work, Work::Chose(_)) && i.is_broken()) {
             instance.status = StepStatus::Running;
         }
-        place.at = if itself { At::Before { node, jump: false } } else { At::In(node) };
+        place.at = if itself { At::Before { node, jump: before.jump } } else { At::In(node) };
         self.undoable.retain(|u| u.scope != scope || u.order < order);
         self.open_scopes.insert(scope);
     }
@@ -165,7 +180,11 @@ impl Run {
     fn drop_node(&mut self, scope: ScopeId, node: NodeId) {
         let Some(instance) = self.scopes[scope as usize].steps.remove(&node) else { return };
         for id in instance.commands() {
-            self.owed.remove(&id);
+            let Some(owed) = self.owed.remove(&id) else { continue };
+            self.book_loss(id, &owed);
+            if owed.command.is_active() {
+                self.dropped.insert(id, owed);
+            }
         }
         if let Some(due) = instance.deadline {
             self.deadlines.remove(&(due, scope, node));
@@ -201,14 +220,12 @@ impl Run {
                     lane.status = None;
                 }
                 fan.reopen();
-                fan.open = 1;
             }
             Work::Each(each) => {
                 if each.items.is_none() {
                     gone.extend(each.bodies.split_off((number as usize + 1).min(each.bodies.len())));
                 }
                 (each.failed, each.ended, each.pause, each.paused_after) = (None, None, None, None);
-                each.open = 1;
             }
             _ => {}
         }
@@ -216,6 +233,8 @@ impl Run {
             self.abandon(scope);
         }
         self.reopen_siblings(scope, node, inner);
+        self.rearm(scope, node);
+        self.count_open(scope, node);
     }
 
     /// What failed or was cancelled beside it runs again, too.
@@ -224,7 +243,6 @@ impl Run {
             let broken = matches!(self.scope(sibling).settled, Some((StepStatus::Failed | StepStatus::Cancelled, _)));
             if sibling != inner && broken {
                 self.reopen(sibling, &Resume::default());
-                self.count_open(sibling);
             }
         }
     }
@@ -258,13 +276,13 @@ impl Instance {
         self.status = StepStatus::Pending;
         match &mut self.work {
             Work::Agent(agent) => agent.retake(resume),
-            Work::Answered(answer) => match &resume.assume {
-                Some(value) if answer.is_uncertain() => {
+            Work::Answered(answer) if answer.is_uncertain() && !resume.redo => {
+                // Without a word from a person it stays uncertain: it must not be called again.
+                if let Some(value) = &resume.assume {
                     answer.body = Body::Returned { value: Stored::Value(value.clone()), artifacts: Vec::new() };
-                    self.status = StepStatus::Running;
                 }
-                _ => self.work = Work::Fresh,
-            },
+                self.status = StepStatus::Running;
+            }
             _ => self.work = Work::Fresh,
         }
     }
@@ -275,22 +293,31 @@ impl AgentWork {
         self.failed = None;
         self.asked = None;
         for used in &mut self.uses {
-            let again = match &used.state {
+            let uncertain = match &used.state {
                 UseState::Failed(failure) => failure.kind == ErrorKind::Uncertain,
-                UseState::Asked(_) | UseState::Approving(_) => true,
+                UseState::Asked(_) | UseState::Approving(_) => {
+                    used.state = UseState::New;
+                    false
+                }
                 UseState::New | UseState::Approved(_) | UseState::Returned(_) => false,
             };
-            if again {
-                used.state = match &resume.assume {
-                    Some(value) => UseState::Returned(Stored::Value(value.clone())),
-                    None => UseState::New,
-                };
+            match &resume.assume {
+                Some(value) if uncertain => used.state = UseState::Returned(Stored::Value(value.clone())),
+                None if uncertain && resume.redo => used.state = UseState::New,
+                Some(_) | None => {}
             }
         }
     }
 }
 
 impl Answer {
+    /// A `once` call of which nobody knows whether it happened.
+    pub fn uncertain(tool: &str) -> Answer {
+        let message = format!("`{tool}` was called, and whether it happened is not known");
+        let body = Body::Failed(Failure::new(ErrorKind::Uncertain, message));
+        Answer { body, usage: Usage { tool_calls: 1, ..Usage::default() }, ms: 0 }
+    }
+
     pub fn is_uncertain(&self) -> bool {
         matches!(&self.body, Body::Failed(failure) if failure.kind == ErrorKind::Uncertain)
     }
@@ -298,9 +325,29 @@ impl Answer {
 
 /// The uncertain call that keeps a run from being resumed without a word, if there is one.
 pub fn uncertain(run: &Run) -> Option<String> {
-    let closed = run.closed.as_ref()?;
-    let error = closed.error.as_ref().filter(|e| e.kind == ErrorKind::Uncertain)?;
-    Some(error.message.clone())
+    run.closed.as_ref().filter(|closed| !closed.status.is_success())?;
+    let instances = run.scopes.iter().flat_map(|scope| scope.steps.values()).filter(|i| i.is_broken());
+    instances.filter_map(|i| i.work.uncertain()).next().map(|failure| failure.message.clone())
+}
+
+impl Work {
+    /// The call of which nobody knows whether it happened.
+    pub(crate) fn uncertain(&self) -> Option<&Failure> {
+        let uncertain = |failure: &&Failure| failure.kind == ErrorKind::Uncertain;
+        match self {
+            Work::Answered(answer) => match &answer.body {
+                Body::Failed(failure) => Some(failure).filter(uncertain),
+                Body::Replied(_) | Body::Returned { .. } | Body::Slept | Body::Ended { .. } | Body::Cancelled => None,
+            },
+            Work::Agent(agent) => agent.uses.iter().find_map(|used| match &used.state {
+                UseState::Failed(failure) => Some(failure).filter(uncertain),
+                UseState::New | UseState::Approving(_) | UseState::Approved(_) => None,
+                UseState::Asked(_) | UseState::Returned(_) => None,
+            }),
+            Work::Fresh | Work::Asked(_) | Work::Received(_) | Work::Resting(_) | Work::Rested => None,
+            Work::Chose(_) | Work::Fan(_) | Work::Each(_) => None,
+        }
+    }
 }
 
 /// Finds a step by its path (`loop[7]/fetch`) and works out what must run again with it.

@@ -25,6 +25,8 @@ pub struct Run {
     pub ended_at: Option<Millis>,
     /// Time that counts for time-outs: stands still while nobody works on the run.
     pub live_ms: u64,
+    /// Where the time-out of the whole run counts from: its start, or the last resume after an end.
+    pub live_from_ms: u64,
     pub scopes: Vec<Scope>,
     /// Asked and not yet answered.
     pub owed: BTreeMap<CommandId, Owed>,
@@ -38,6 +40,8 @@ pub struct Run {
     pub reserved: Reserve,
     /// Allotted to child runs that have not ended.
     pub allotted: BTreeMap<CommandId, relais_plan::Budget>,
+    /// Calls in flight; they count as made.
+    pub calls: Calls,
     pub artifacts: IndexMap<String, Vec<Artifact>>,
     /// Completed steps that can be undone, in order of completion.
     pub undoable: Vec<Undoable>,
@@ -159,6 +163,8 @@ pub enum At {
 pub struct Instance {
     pub status: StepStatus,
     pub attempt: u32,
+    /// Step retries since it was begun or resumed.
+    pub retries: u32,
     /// When it was entered, in the run's order.
     pub order: u64,
     pub entered_at: Millis,
@@ -176,7 +182,17 @@ pub struct Instance {
     pub work: Work,
     pub usage: Usage,
     pub reserved: Reserve,
+    pub calls: Calls,
+    /// The last step that completed in an if or switch: its output is that of the block.
+    pub yields: Option<NodeId>,
     pub before: Before,
+}
+
+/// Calls asked for and not yet answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Calls {
+    pub model: u64,
+    pub tool: u64,
 }
 
 /// What it was like when the node was entered; retry and fork go back to it.
@@ -185,6 +201,8 @@ pub struct Before {
     pub wrote: Arc<Map<String, Value>>,
     pub visits: Arc<BTreeMap<NodeId, u32>>,
     pub last: Option<(NodeId, u64)>,
+    /// A jump led here.
+    pub jump: bool,
 }
 
 /// What a node is in the middle of; grown from the events.
@@ -235,6 +253,8 @@ pub struct AgentWork {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Use {
     pub call: ToolUse,
+    /// A person changed the arguments.
+    pub edited: bool,
     pub state: UseState,
 }
 
@@ -353,12 +373,14 @@ impl PartialEq for Run {
         self.opened == other.opened
             && self.seq == other.seq
             && self.at == other.at
-            && self.live_ms == other.live_ms
+            && (self.started_at, self.ended_at) == (other.started_at, other.ended_at)
+            && (self.live_ms, self.live_from_ms) == (other.live_ms, other.live_from_ms)
             && self.scopes == other.scopes
             && self.owed == other.owed
             && self.dropped == other.dropped
             && self.next_command == other.next_command
             && (self.usage, self.lost, self.reserved) == (other.usage, other.lost, other.reserved)
+            && (&self.allotted, self.calls) == (&other.allotted, other.calls)
             && self.artifacts == other.artifacts
             && self.undoable == other.undoable
             && self.effects == other.effects
@@ -367,6 +389,7 @@ impl PartialEq for Run {
             && self.ending == other.ending
             && self.closed == other.closed
             && self.completed_steps == other.completed_steps
+            && self.tolerated == other.tolerated
             && self.deadlines == other.deadlines
             && self.order == other.order
             && self.open_scopes == other.open_scopes

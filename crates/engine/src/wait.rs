@@ -36,6 +36,13 @@ fn begin(step: Step<'_>, command: Command) -> Vec<Event> {
     events
 }
 
+/// A signal that came while somebody already waits for it by name.
+pub(crate) fn sent(step: Step<'_>, id: CommandId) -> Option<Event> {
+    let Command::Await(Awaiting::Signal(name)) = &*step.run.owed.get(&id)?.command else { return None };
+    let (_, value) = step.run.sent.iter().find(|(sent, _)| sent == name)?;
+    Some(Event::Received { id, value: value.clone(), by: String::new() })
+}
+
 fn command(step: Step<'_>, until: &Until) -> Result<Command, Unready> {
     match until {
         Until::For(template) => {

@@ -19,7 +19,9 @@ const BYTES: usize = 256;
 const ROUNDS: usize = 40;
 const APPENDS_PER_ROUND: u64 = 50;
 const APPENDERS: usize = 64;
+/// Appends of each appender, in runs of so many entries: as many as most workflows write, and one that never ends.
 const APPENDS_EACH: u64 = 3_000;
+const ENTRIES_PER_RUN: [u64; 2] = [20, APPENDS_EACH];
 
 #[tokio::main]
 async fn main() {
@@ -27,7 +29,9 @@ async fn main() {
     let folder = std::env::args().nth(1).map_or_else(|| temporary.path().to_path_buf(), PathBuf::from);
     let store = Arc::new(SqliteStore::open(folder.join("append.db"), Options::default()).unwrap());
     alone(&store, &folder).await;
-    together(&store).await;
+    for entries in ENTRIES_PER_RUN {
+        together(&store, entries).await;
+    }
     drop(store);
     cold_start(&folder);
 }
@@ -56,25 +60,30 @@ async fn alone(store: &SqliteStore, folder: &Path) {
     println!("ratio of means            {:.2}", durable.mean.as_secs_f64() / bare.mean.as_secs_f64());
 }
 
-async fn together(store: &Arc<SqliteStore>) {
-    let mut runs = Vec::new();
-    for _ in 0..APPENDERS {
-        runs.push(create(store).await);
+async fn together(store: &Arc<SqliteStore>, entries: u64) {
+    let mut runs = vec![Vec::new(); APPENDERS];
+    for mine in &mut runs {
+        for _ in 0..APPENDS_EACH / entries {
+            mine.push(create(store).await);
+        }
     }
     let (start, cpu) = (Instant::now(), cpu_time());
-    let tasks: Vec<_> = runs.into_iter().map(|run| tokio::spawn(append_many(Arc::clone(store), run))).collect();
+    let append = |mine| tokio::spawn(append_many(Arc::clone(store), mine, entries));
+    let tasks: Vec<_> = runs.into_iter().map(append).collect();
     for task in tasks {
         task.await.unwrap();
     }
     let (time, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
     let appends = APPENDERS as f64 * APPENDS_EACH as f64;
-    println!("{APPENDERS} appenders at once      {:.0} appends/s", appends / time.as_secs_f64());
-    println!("CPU per append            {:.1} µs", cpu.as_secs_f64() * 1e6 / appends);
+    let (rate, cost) = (appends / time.as_secs_f64(), cpu.as_secs_f64() * 1e6 / appends);
+    println!("{APPENDERS} appenders, {entries:>4} each run {rate:.0} appends/s, {cost:.1} µs CPU per append");
 }
 
-async fn append_many(store: Arc<SqliteStore>, run: RunId) {
-    for seq in 2..2 + APPENDS_EACH {
-        store.append(batch(run, seq)).await.unwrap();
+async fn append_many(store: Arc<SqliteStore>, runs: Vec<RunId>, entries: u64) {
+    for run in runs {
+        for seq in 2..2 + entries {
+            store.append(batch(run, seq)).await.unwrap();
+        }
     }
 }
 

@@ -78,6 +78,15 @@ pub(super) async fn dead_and_expired_owners(Handles { here, there }: Handles) {
     assert_eq!(claimed(&*here, dead).await, [waiting].into());
 }
 
+/// Whoever claims a finished run to resume it and is gone before it does, does not keep it.
+pub(super) async fn a_finished_run_outlives_its_owner(Handles { here, there }: Handles) {
+    let run = started(&*here, Completed).await;
+    assert_eq!(claimed(&*here, claim("a", 10, Which::One(run))).await, [run].into());
+    assert_eq!(claimed(&*there, claim("b", 10, Which::One(run))).await, [].into());
+    assert_eq!(claimed(&*there, claim("b", 500, Which::Any)).await, [].into());
+    assert_eq!(claimed(&*there, claim("b", 500, Which::One(run))).await, [run].into());
+}
+
 pub(super) async fn a_tree_and_a_single_run(Handles { here, .. }: Handles) {
     let root = started(&*here, Running).await;
     let child = created(&*here, Summary { parent: Some(root), ..summary(run(), Completed) }).await;

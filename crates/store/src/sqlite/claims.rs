@@ -24,12 +24,12 @@ const TREE: &str = "WITH RECURSIVE tree(run) AS (SELECT ?1 UNION SELECT runs.run
      WHERE status IN ('pending', 'running') OR (status = 'waiting' AND wake_at <= ?2)";
 
 pub(super) fn claim(db: &Connection, claim: &Claim) -> Result<Written<Vec<RunId>>, Trouble> {
-    let gone = gone(db, claim)?;
-    let mut taken = Taken { gone: &gone, limit: claim.limit, runs: Vec::new() };
+    let Owners { alive, gone } = known(db, claim)?;
+    let mut taken = Taken { alive: &alive, limit: claim.limit, runs: Vec::new() };
     match claim.which {
         Which::One(run) => one(db, run, &mut taken)?,
         Which::Tree(root) => tree(db, root, claim.now, &mut taken)?,
-        Which::Any => any(db, claim.now, &mut taken)?,
+        Which::Any => any(db, claim.now, &gone, &mut taken)?,
     }
     let runs = taken.runs;
     for run in &runs {
@@ -68,7 +68,7 @@ pub(super) fn owners(db: &Connection) -> Result<Vec<Owner>, Trouble> {
 
 /// What has been chosen so far.
 struct Taken<'a> {
-    gone: &'a BTreeSet<Owner>,
+    alive: &'a BTreeSet<Owner>,
     limit: usize,
     runs: Vec<RunId>,
 }
@@ -80,7 +80,7 @@ impl Taken<'_> {
 
     fn consider(&mut self, row: &SqlRow<'_>) -> rusqlite::Result<()> {
         let owner: Option<Owner> = row.get(1)?;
-        if owner.is_none_or(|owner| self.gone.contains(&owner)) {
+        if owner.is_none_or(|owner| !self.alive.contains(&owner)) {
             self.runs.push(run_id(row, 0)?);
         }
         Ok(())
@@ -92,16 +92,30 @@ impl Taken<'_> {
     }
 }
 
-/// Owners that hold nothing any more: known to be dead, or with an expired lease. Never the one who asks: it may
-/// still be at work on what it holds.
-fn gone(db: &Connection, claim: &Claim) -> rusqlite::Result<BTreeSet<Owner>> {
-    let mut gone: BTreeSet<Owner> = claim.dead.iter().cloned().collect();
-    let mut statement = db.prepare_cached("SELECT owner FROM owners WHERE lease_until <= ?1")?;
-    for owner in statement.query_map([claim.now], |row| row.get(0))? {
-        gone.insert(owner?);
+struct Owners {
+    alive: BTreeSet<Owner>,
+    /// Known to be dead, or with an expired lease.
+    gone: BTreeSet<Owner>,
+}
+
+/// The one who asks is alive whatever its lease says: it may still be at work on what it holds.
+fn known(db: &Connection, claim: &Claim) -> rusqlite::Result<Owners> {
+    let mut alive = BTreeSet::from([claim.owner.clone()]);
+    let mut gone: BTreeSet<Owner> = claim.dead.iter().filter(|dead| **dead != claim.owner).cloned().collect();
+    let mut statement = db.prepare_cached("SELECT owner, lease_until > ?1 FROM owners")?;
+    let mut rows = statement.query([claim.now])?;
+    while let Some(row) = rows.next()? {
+        let owner: Owner = row.get(0)?;
+        let holds: bool = row.get(1)?;
+        if !alive.contains(&owner) && !gone.contains(&owner) {
+            if holds {
+                alive.insert(owner)
+            } else {
+                gone.insert(owner)
+            };
+        }
     }
-    gone.remove(&claim.owner);
-    Ok(gone)
+    Ok(Owners { alive, gone })
 }
 
 fn one(db: &Connection, run: RunId, taken: &mut Taken<'_>) -> rusqlite::Result<()> {
@@ -123,7 +137,7 @@ fn tree(db: &Connection, root: RunId, now: Millis, taken: &mut Taken<'_>) -> rus
     Ok(())
 }
 
-fn any(db: &Connection, now: Millis, taken: &mut Taken<'_>) -> rusqlite::Result<()> {
+fn any(db: &Connection, now: Millis, gone: &BTreeSet<Owner>, taken: &mut Taken<'_>) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(DUE)?;
     let mut rows = statement.query([now])?;
     while !taken.is_full()
@@ -136,7 +150,7 @@ fn any(db: &Connection, now: Millis, taken: &mut Taken<'_>) -> rusqlite::Result<
     while let Some(row) = rows.next()? {
         taken.consider(row)?;
     }
-    for owner in taken.gone {
+    for owner in gone {
         let mut statement = db.prepare_cached(OWNED_BY)?;
         let mut rows = statement.query(params![owner, taken.room()])?;
         while let Some(row) = rows.next()? {

@@ -16,14 +16,14 @@ const MAX_READERS: usize = 4;
 pub(super) struct Readers {
     path: PathBuf,
     options: Options,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     /// Opened when first needed.
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf, options: Options) -> Readers {
-        Readers { path, options, turns: Semaphore::new(MAX_READERS), idle: Mutex::default() }
+        Readers { path, options, turns: Arc::new(Semaphore::new(MAX_READERS)), idle: Mutex::default() }
     }
 
     pub(super) async fn read<T, F>(self: &Arc<Self>, work: F) -> Result<T, Error>
@@ -32,9 +32,14 @@ impl Readers {
         F: FnOnce(&Connection) -> Result<T, Trouble> + Send + 'static,
     {
         let closed = |error: &dyn std::fmt::Display| Error::Internal(format!("a read was cut off: {error}"));
-        let _turn = self.turns.acquire().await.map_err(|error| closed(&error))?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|error| closed(&error))?;
         let readers = Arc::clone(self);
-        let outcome = tokio::task::spawn_blocking(move || readers.perform(work)).await;
+        let perform = move || {
+            // Held until the work is over, even if nobody waits for it any more.
+            let _turn = turn;
+            readers.perform(work)
+        };
+        let outcome = tokio::task::spawn_blocking(perform).await;
         outcome.map_err(|error| closed(&error))?
     }
 

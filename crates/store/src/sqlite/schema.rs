@@ -97,13 +97,11 @@ fn steps(db: &Connection, path: &Path) -> Result<(), Trouble> {
 
 fn version(db: &Connection, path: &Path) -> Result<usize, Trouble> {
     let file = path.display();
-    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let application: i32 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if application != APPLICATION_ID && (tables > 0 || application != 0) {
+    if !is_ours(db)? {
         let text = format!("the database {file} belongs to another program; name another file");
         return Err(Error::Unusable(text).into());
     }
+    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let known = MIGRATIONS.len();
     match usize::try_from(version) {
         Ok(version) if version <= known => Ok(version),
@@ -115,6 +113,15 @@ fn version(db: &Connection, path: &Path) -> Result<usize, Trouble> {
             Err(Error::Unusable(text).into())
         }
     }
+}
+
+/// Marked as ours, or empty. The mark is looked at first: it is in the file's head, the tables must be parsed.
+fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
+    let application: i32 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if application != 0 {
+        return Ok(application == APPLICATION_ID);
+    }
+    db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
 fn limit_size(db: &Connection, bytes: u64) -> rusqlite::Result<()> {

@@ -196,6 +196,36 @@ async fn a_held_database_is_busy_until_it_is_free() {
     store.append(batch(run, 2)).await.unwrap();
 }
 
+/// Requests pile up behind a held database and share a transaction; each gets its own answer.
+#[tokio::test]
+async fn one_bad_request_does_not_spoil_its_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(path(&folder), Options { max_bytes: Some(500_000), ..Options::default() }).unwrap();
+    let first = started(&store, RunStatus::Running).await;
+    let second = started(&store, RunStatus::Running).await;
+    let mut tail = store.tail();
+    let other = rusqlite::Connection::open(path(&folder)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let done = Some(summary(second, RunStatus::Completed));
+    let outcomes = tokio::join!(
+        store.append(batch(first, 2)),
+        store.append(batch(first, 2)),
+        store.append(Batch { summary: done, ..batch(second, 9) }),
+        store.put_blob(vec![1; 2_000_000]),
+        store.append(batch(second, 2)),
+        async { other.execute_batch("ROLLBACK") },
+    );
+    assert_eq!(outcomes.0, Ok(()));
+    assert_eq!(outcomes.1, Err(Error::Conflict { run: first, seq: 2 }));
+    assert_eq!(outcomes.2, Err(Error::Conflict { run: second, seq: 9 }));
+    assert_unusable(outcomes.3, "no space");
+    assert_eq!(outcomes.4, Ok(()));
+    assert_eq!(numbers(&store, first).await, [1, 2]);
+    assert_eq!(numbers(&store, second).await, [1, 2]);
+    let told = [tail.recv().await.unwrap().run, tail.recv().await.unwrap().run];
+    assert_eq!(told, [first, second], "what was taken back is not told");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn opened_by_many_at_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,6 @@
 //! The views over a journal written by hand.
 
-use relais_engine::{ErrorKind, Failure, RunStatus};
-use relais_engine::{Event, Summary};
+use relais_engine::{ErrorKind, Event, Failure, RunStatus, Summary};
 use rusqlite::types::ValueRef;
 use serde_json::{Value, json};
 
