@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use relais_plan::expr::{EvalError, Names, Root};
-use relais_plan::{Agent, Call, Node, Op, Plan, Task, Template};
+use relais_plan::{Agent, Call, Node, Op, Over, Plan, Task, Template};
 use relais_runtime::model::ModelFacts;
 use relais_runtime::models::Models;
 use serde_json::{Map, Value, json};
@@ -160,13 +160,18 @@ impl Reckoner<'_> {
         (bytes as u64).div_ceil(BYTES_PER_TOKEN)
     }
 
-    /// Neither in an arm nor in a loop, nor under a condition.
+    /// Neither in an arm nor in a loop that may have no pass, nor under a condition.
     fn surely_runs(&self, node: &Node) -> bool {
         let opener = self.plan.regions.get(node.region as usize).map(|region| region.opener);
         let enclosing = match opener {
             Some(Some(opener)) => {
                 let opener = self.plan.node(opener);
-                matches!(opener.op, Op::Fan(_)) && self.surely_runs(opener)
+                let begins = match &opener.op {
+                    Op::Fan(_) => true,
+                    Op::Each(each) => matches!(each.over, Over::Passes { while_: None, .. }),
+                    Op::Call(_) | Op::Choose { .. } | Op::Wait(_) | Op::End { .. } => false,
+                };
+                begins && self.surely_runs(opener)
             }
             Some(None) => node.region == relais_plan::plan::ROOT,
             None => false,

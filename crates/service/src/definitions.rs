@@ -137,9 +137,10 @@ impl Definitions {
                 (None, []) => vec![String::new()],
                 (None, models) => models.to_vec(),
             };
-            let tried = models.iter().map(|m| self.models.resolve(m).map(drop));
-            if let Some(Err(failure)) = tried.reduce(Result::or) {
-                seen.entry(failure.message).or_insert_with(|| name.clone());
+            // One that answers is enough; the others of a fallback list are tried when it does not.
+            let failures: Vec<String> = models.iter().filter_map(|m| self.models.resolve(m).err()).map(|f| f.message).collect();
+            if failures.len() == models.len() {
+                seen.entry(failures.join("; ")).or_insert_with(|| name.clone());
             }
         }
         if seen.is_empty() {

@@ -28,35 +28,45 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["MODEL", "CONTEXT", "PROMPT $/M", "CACHED $/M", "COMPLETION $/M"]);
-    for provider in &providers {
-        table.add_row([heading(provider)]);
-        for (model, facts) in &provider.models {
-            table.add_row(cells(provider, model, facts));
-        }
-    }
-    table.add_row(["sim/SEED: made-up answers, no key"]);
-    table.add_row(["script/FILE: answers from a file, no key"]);
-    screen::out(&screen::table(&table))?;
+    screen::out(&format!("{}\n", screen::table(&providers_table(&providers))))?;
+    screen::out(&screen::table(&models_table(&providers)))?;
     screen::note(&format!("prices as of {}; [models] in relais.toml replaces them", models.prices_as_of()));
     Ok(Exit::Done)
 }
 
-fn heading(provider: &Listed) -> String {
-    let key = match (provider.has_key, provider.usable) {
-        (true, _) => "has a key".to_owned(),
-        (false, true) => "needs no key".to_owned(),
-        (false, false) => format!("no key: set {}", provider.key_variables.join(" or ")),
-    };
-    format!("{}/: {} ({key})", provider.provider, provider.base_url)
+fn providers_table(providers: &[Listed]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["PROVIDER", "KEY", "ADDRESS"]);
+    for provider in providers {
+        let key = match (provider.has_key, provider.usable) {
+            (true, _) => "there".to_owned(),
+            (false, true) => "not needed".to_owned(),
+            (false, false) => format!("set {}", provider.key_variables.join(" or ")),
+        };
+        table.add_row([format!("{}/", provider.provider), key, provider.base_url.clone()]);
+    }
+    table.add_row(["sim/", "not needed", "made-up answers: sim/SEED"]);
+    table.add_row(["script/", "not needed", "answers from a file: script/FILE"]);
+    table
+}
+
+fn models_table(providers: &[Listed]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["MODEL", "CONTEXT", "PROMPT $/M", "CACHED $/M", "COMPLETION $/M"]);
+    for provider in providers {
+        for (model, facts) in &provider.models {
+            table.add_row(cells(provider, model, facts));
+        }
+    }
+    table
 }
 
 fn cells(provider: &Listed, model: &str, facts: &ModelFacts) -> [String; 5] {
     let dollars = |nanos: Option<u64>| nanos.map_or_else(String::new, |n| format!("{:.2}", n as f64 / 1e3));
     [
-        format!("  {}/{}", provider.provider, model.trim_start_matches(&format!("{}/", provider.provider))),
+        format!("{}/{}", provider.provider, model.trim_start_matches(&format!("{}/", provider.provider))),
         facts.context_tokens.map_or_else(String::new, |n| n.to_string()),
         dollars(facts.prompt_nanos),
         dollars(facts.cached_nanos),
