@@ -52,7 +52,8 @@ struct Active {
     mailbox: mpsc::Sender<Input>,
     /// Number of the last entry that the task knows of.
     seq: Arc<AtomicU64>,
-    ended: watch::Receiver<()>,
+    /// How the run stood when the task ended, if it knows.
+    ended: watch::Receiver<Option<Rest>>,
 }
 
 /// How a run stands when this process has nothing to do for it at the moment.
@@ -151,7 +152,7 @@ impl Worker {
     /// Puts a task to work on a run that is leased to us.
     fn spawn(self: &Arc<Worker>, run: RunId, state: Option<Run>, inputs: Vec<Event>) {
         let (mailbox, inbox) = mpsc::channel(MAILBOX);
-        let (ended_tx, ended) = watch::channel(());
+        let (ended_tx, ended) = watch::channel(None);
         let seq = Arc::new(AtomicU64::new(0));
         let active = Active { mailbox: mailbox.clone(), seq: seq.clone(), ended };
         if locked(&self.active).insert(run, active).is_some() {
@@ -162,6 +163,7 @@ impl Worker {
             let runner = Runner::new(worker.clone(), run, state, mailbox, inbox, seq);
             let ended = runner.work(inputs).await;
             locked(&worker.active).remove(&run);
+            let _ = ended_tx.send(ended.rest());
             drop(ended_tx);
             worker.after(run, ended).await;
         });
@@ -177,7 +179,7 @@ impl Worker {
                 }
                 self.tell(parent, |id| Input::ChildWaits(id)).await;
             }
-            Ended::Closed { parent } => self.wake_parent(parent).await,
+            Ended::Closed { parent, .. } => self.wake_parent(parent).await,
             Ended::LetGo => {}
             Ended::Broken(message) => self.report(run, &message),
         }
@@ -219,7 +221,10 @@ impl Worker {
             if let Some(mut ended) = ended {
                 // An error means that the sender is gone: the task has ended.
                 let _ = ended.changed().await;
-                continue;
+                match ended.borrow().clone() {
+                    Some(rest) => return Ok(rest),
+                    None => continue,
+                }
             }
             let row = self.row(run).await?;
             let summary = row.summary;

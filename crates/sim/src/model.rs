@@ -25,11 +25,6 @@ impl SimModel {
         SimModel { seed }
     }
 
-    /// `sim/7` speaks from seed 7; any other word is a seed, too.
-    pub fn named(name: &str) -> SimModel {
-        SimModel::new(name.parse().unwrap_or_else(|_| tie(0, name)))
-    }
-
     /// What the model says to a request.
     pub fn speak(&self, request: &Request, tools: &[ToolSpec]) -> Spoken {
         let reply = match self.next_call(request, tools) {

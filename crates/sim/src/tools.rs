@@ -40,15 +40,6 @@ impl Tool for SimTool {
     }
 }
 
-/// All tools of a simulated run.
-pub struct SimTools;
-
-impl relais_runtime::perform::Simulation for SimTools {
-    fn tool(&self, tool: &ToolSpec, arguments: &Value, seed: u64) -> Value {
-        result(seed, &tool.name, arguments)
-    }
-}
-
 /// A plausible result, the same for the same seed, tool and arguments.
 pub fn result(seed: u64, tool: &str, arguments: &Value) -> Value {
     let mut chance = Chance::named(tie(seed, tool), &arguments.to_string());

@@ -4,7 +4,7 @@
 //! back. Knows nothing of runs and journals.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
@@ -49,14 +49,19 @@ pub struct Tools {
     servers: mcp::Servers,
     secrets: Arc<Secrets>,
     mask: Arc<Mask>,
+    /// Argument schemas, compiled once per tool.
+    schemas: Arc<Mutex<BTreeMap<String, Arc<Schema>>>>,
 }
+
+/// Compiled schemas kept; beyond this the cache starts anew.
+const MAX_SCHEMAS: usize = 4_096;
 
 impl Tools {
     /// The built-in tools and the MCP servers of the settings. Starts nothing yet.
     pub fn new(settings: &Settings) -> Tools {
         let secrets = Arc::new(Secrets::new(&settings.secrets));
         let mask = Arc::new(Mask::new(&secrets));
-        let mut tools = Tools { own: BTreeMap::new(), servers: mcp::Servers::default(), secrets, mask };
+        let mut tools = Tools { own: BTreeMap::new(), servers: mcp::Servers::default(), secrets, mask, schemas: Arc::default() };
         for tool in built_in(settings, &tools.secrets) {
             tools.register(tool);
         }
@@ -104,7 +109,10 @@ impl Tools {
     /// One call. Arguments are checked first; a failure says what a model must change, or what a person must.
     pub async fn call(&self, name: &str, call: ToolCall<'_>, limits: CallLimits) -> Result<Returned, Failure> {
         let outcome = match self.find(name).await {
-            Ok(tool) => perform(tool.as_ref(), call, limits).await,
+            Ok(tool) => match self.check(tool.spec(), call.arguments) {
+                Ok(()) => perform(tool.as_ref(), call, limits).await,
+                Err(failure) => Err(failure),
+            },
             Err(failure) => Err(failure),
         };
         match outcome {
@@ -115,6 +123,28 @@ impl Tools {
 
     fn masked_failure(&self, failure: Failure) -> Failure {
         Failure::new(failure.kind, self.mask.mask_text(&failure.message))
+    }
+
+    fn check(&self, spec: &ToolSpec, arguments: &Value) -> Result<(), Failure> {
+        let schema = self.schema_of(spec);
+        schema.check(arguments).map_err(|violations| {
+            wrong(schema.explain(&format!("the arguments of {}", spec.name), &violations, arguments))
+        })
+    }
+
+    fn schema_of(&self, spec: &ToolSpec) -> Arc<Schema> {
+        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        if schemas.len() >= MAX_SCHEMAS {
+            schemas.clear();
+        }
+        match schemas.get(&spec.name) {
+            Some(schema) if *schema.json() == spec.parameters => schema.clone(),
+            _ => {
+                let schema = Arc::new(Schema::new(spec.parameters.clone()));
+                schemas.insert(spec.name.clone(), schema.clone());
+                schema
+            }
+        }
     }
 
     fn masked(&self, returned: Returned) -> Returned {
@@ -140,18 +170,10 @@ impl Default for CallLimits {
 
 async fn perform(tool: &dyn Tool, call: ToolCall<'_>, limits: CallLimits) -> Result<Returned, Failure> {
     let name = &tool.spec().name;
-    check(tool.spec(), call.arguments)?;
     let effect = limits.effect.unwrap_or_else(|| tool.effect(call.arguments));
     let late = |_| Failure::new(ErrorKind::Timeout, format!("{name} took longer than {}", shown(limits.timeout)));
     let outcome = tokio::time::timeout(limits.timeout, tool.call(call)).await.map_err(late);
     outcome.and_then(|answer| answer).map_err(|failure| settled(failure, effect))
-}
-
-fn check(spec: &ToolSpec, arguments: &Value) -> Result<(), Failure> {
-    let schema = Schema::new(spec.parameters.clone());
-    schema
-        .check(arguments)
-        .map_err(|violations| wrong(schema.explain(&format!("the arguments of {}", spec.name), &violations, arguments)))
 }
 
 /// A call of unknown outcome is `uncertain` only where a second one would do harm.

@@ -1,0 +1,8 @@
+//! The real binary, each test with a home folder of its own.
+#![allow(clippy::unwrap_used)]
+
+mod control;
+mod detached;
+mod outcomes;
+mod support;
+mod words;

@@ -1,0 +1,140 @@
+//! Each way a run can end, as a script sees it: exit code, standard output, standard error.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use relais_testkit::Behaviour;
+
+use crate::support::{Home, ONE_CALL, QUESTION, ended, json_lines};
+
+#[test]
+fn completed_prints_its_result_and_nothing_else() {
+    let home = Home::new(ONE_CALL);
+    home.server.push(Behaviour::say("hello"));
+    let run = home.relais(&["run", "flow.yaml"]);
+    run.expect(0).says("✓ say").says("completed");
+    assert_eq!(run.out, "hello\n");
+}
+
+#[test]
+fn each_outcome_has_its_code() {
+    let stop = "name: s\nsteps:\n  - { id: quiet, stop_if: 'true' }\n";
+    let fail = "name: f\nsteps:\n  - { id: read, tool: read_file, with: { path: none.txt } }\n";
+    let partial = format!("on_failure: partial\n{}", fail.replace("steps:", "steps:\n  - { id: one, set: { a: 1 } }"));
+    let unknown = "name: u\nsteps:\n  - { id: read, tool: raed_file, with: { path: none.txt } }\n";
+    for (flow, code, says) in [
+        (stop, 0, "stopped"),
+        (fail, 1, "none.txt"),
+        (partial.as_str(), 1, "partial_success"),
+        (unknown, 2, "read_file"),
+        (QUESTION, 3, "--step approve yes|no"),
+    ] {
+        let home = Home::new(flow);
+        let run = home.relais(&["run", "flow.yaml"]);
+        run.expect(code).says(says);
+        assert_eq!(run.out, "", "{flow}");
+    }
+}
+
+#[test]
+fn wrong_words_and_files_are_usage_errors() {
+    let home = Home::new(ONE_CALL);
+    for words in [
+        &["run"][..],
+        &["run", "none.yaml"],
+        &["run", "."],
+        &["run", "flow.yaml", "--input", "nothing"],
+        &["run", "flow.yaml", "--input", "@none.json"],
+        &["run", "flow.yaml", "--seed", "1"],
+        &["fly"],
+        &["show", "--last"],
+        &["show", "0123456789"],
+        &["answer"],
+        &["retry", "--last"],
+        &["resume", "--last", "--budget", "euro=3"],
+    ] {
+        let ended = home.relais(words);
+        ended.expect(2).says("error:");
+        assert_eq!(ended.out, "", "{words:?}");
+    }
+}
+
+#[test]
+fn without_a_key_the_variables_are_named() {
+    let home = Home::new(ONE_CALL);
+    let child = home.command(&["run", "flow.yaml"]).env_remove("OPENAI_API_KEY").spawn().unwrap();
+    ended(child).expect(2).says("OPENAI_API_KEY").says("--simulate");
+    home.relais(&["run", "flow.yaml", "--simulate", "--seed", "3"]).expect(0);
+    assert_eq!(home.server.received().len(), 0);
+}
+
+#[test]
+fn three_mistakes_are_three_errors() {
+    let home = Home::new("name: bad\nstesp: []\nsteps:\n  - { id: a, agnet: x }\n  - { id: b, stop_if: steps.c.output }\n");
+    for command in ["validate", "run", "plan", "graph"] {
+        let checked = home.relais(&[command, "flow.yaml"]);
+        checked.expect(2).says("stesp").says("agnet").says("steps.c");
+        assert!(checked.err.matches("error:").count() >= 3, "{}", checked.err);
+    }
+    home.write("good.yaml", ONE_CALL);
+    let both = home.relais(&["validate", "good.yaml", "flow.yaml"]);
+    both.expect(2);
+    assert_eq!(both.out, "good.yaml: ok, 1 step\n");
+}
+
+#[test]
+fn the_prompt_comes_as_a_word_or_from_standard_input() {
+    let home = Home::new(ONE_CALL);
+    home.relais(&["run", "flow.yaml", "cheese"]).expect(0);
+    let mut child = home.command(&["exec", "flow.yaml", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"tomato").unwrap();
+    ended(child).expect(0);
+    home.write("input.json", "{\"prompt\": \"pepper\"}");
+    home.relais(&["run", "flow.yaml", "--input", "@input.json"]).expect(0);
+    let asked: Vec<String> = home.server.received().iter().map(|r| r.body.to_string()).collect();
+    for (body, word) in asked.iter().zip(["Say cheese", "Say tomato", "Say pepper"]) {
+        assert!(body.contains(word), "{word} in {body}");
+    }
+}
+
+#[test]
+fn json_is_one_event_per_line_and_the_output_last() {
+    let home = Home::new(ONE_CALL);
+    let run = home.relais(&["run", "flow.yaml", "--json"]);
+    run.expect(0);
+    let lines = json_lines(&run.out);
+    let events: Vec<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    assert_eq!(events.first(), Some(&"run_started"));
+    assert_eq!(events[events.len() - 2..], ["run_ended", "output"]);
+    assert_eq!(lines.last().unwrap()["output"], "ok");
+    assert!(!run.err.contains('✓'), "{}", run.err);
+}
+
+#[test]
+fn a_key_makes_the_second_start_the_first_run() {
+    let home = Home::new(ONE_CALL);
+    let first = home.relais(&["run", "flow.yaml", "--key", "k"]);
+    let second = home.relais(&["run", "flow.yaml", "--key", "k"]);
+    assert_eq!((first.expect(0).out.as_str(), second.expect(0).out.as_str()), ("ok\n", "ok\n"));
+    assert_eq!((home.runs().len(), home.server.received().len()), (1, 1));
+}
+
+#[test]
+fn a_broken_pipe_ends_quietly() {
+    let home = Home::new(ONE_CALL);
+    let mut child = home.spawn(&["schema"]);
+    drop(child.stdout.take());
+    let schema = ended(child);
+    schema.expect(0);
+    assert_eq!(schema.err, "");
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_told() {
+    let home = Home::new(ONE_CALL);
+    home.write("file", "");
+    let run = home.relais(&["--home", "file/below", "run", "flow.yaml"]);
+    run.expect(1).says("RELAIS_HOME");
+    let doctor = home.relais(&["--home", "file/below", "doctor"]);
+    assert!(doctor.expect(1).out.contains("fail  home folder"), "{}", doctor.out);
+}
