@@ -201,14 +201,15 @@ impl Runner {
                 self.patiently(|store| store.put_blob(bytes.clone())).await?;
             }
             let (asked, resting) = (asked_in(&turn.events), self.would_rest()?);
-            match self.append(&turn.events, resting).await {
+            let entry = self.entry(turn.events)?;
+            match self.append(&entry, resting).await {
                 Ok(()) => {
                     self.perform(&asked).await?;
                     self.abort_dropped().await?;
                     return Ok(resting);
                 }
                 // Somebody appended first: read on, and decide again what came in.
-                Err(Error::Conflict { .. }) => inputs = self.reload(turn.events).await?,
+                Err(Error::Conflict { .. }) => inputs = self.reload(&entry.events).await?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -256,15 +257,19 @@ impl Runner {
         Ok(())
     }
 
-    async fn append(&mut self, events: &[Event], resting: bool) -> Result<(), Error> {
+    fn entry(&self, events: Vec<Event>) -> Result<Arc<Entry>, Trouble> {
+        let run = self.run()?;
+        Ok(Arc::new(Entry { seq: run.seq, at: run.at, version: FORMAT, events }))
+    }
+
+    async fn append(&mut self, entry: &Arc<Entry>, resting: bool) -> Result<(), Error> {
         let Some(run) = &self.run else { return Err(Error::Internal("the run is not loaded".into())) };
         let summary = self.changed_summary(run, resting);
         let pulse = summary.as_ref().and(self.prepared.as_ref()).map(|p| pulse(&p.program, run, resting));
-        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: events.to_vec() };
-        let blobs = events.iter().flat_map(Event::blobs).collect();
+        let blobs = entry.events.iter().flat_map(Event::blobs).collect();
         // Our own number is known before others can hear of it.
         self.seq.store(run.seq, Ordering::Release);
-        let batch = Batch { run: self.id, entry, summary, release: resting, blobs };
+        let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs };
         self.patiently(|store| store.append(batch.clone())).await?;
         self.pulse = pulse.or(self.pulse.take());
         Ok(())
@@ -296,7 +301,7 @@ impl Runner {
     }
 
     /// Starts again from the journal; what came in from outside is given back.
-    async fn reload(&mut self, events: Vec<Event>) -> Result<Vec<Event>, Trouble> {
+    async fn reload(&mut self, events: &[Event]) -> Result<Vec<Event>, Trouble> {
         let row = self.worker.row(self.id).await?;
         if row.owner.as_ref() != Some(&self.worker.owner) {
             return Err(Trouble::LetGo);
@@ -305,7 +310,7 @@ impl Runner {
         let run = Run::fold(&entries)?;
         self.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
-        Ok(events.into_iter().filter(|e| matches!(e, Event::Answered { .. })).collect())
+        Ok(events.iter().filter(|e| matches!(e, Event::Answered { .. })).cloned().collect())
     }
 
     /// Entries that others appended while nothing of ours was under way.
@@ -391,7 +396,7 @@ impl Runner {
         let at = self.worker.clock.now();
         let Some(run) = &mut self.run else { return Ok(()) };
         run.begin(at, None);
-        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() };
+        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
         let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new() };
         match self.patiently(|store| store.append(batch.clone())).await {
             Err(Error::Conflict { .. }) => Err(Trouble::Broken("somebody spoke at the last moment".into())),
