@@ -572,6 +572,61 @@ pub(crate) mod tests {
         assert_eq!(quoted.ref_span(0), Span::new(11, 18));
     }
 
+    /// Words that an author's mistakes are made of, put together by a fixed sequence of numbers.
+    #[test]
+    fn any_text_is_read_without_a_panic() {
+        const WORDS: [&str; 30] = [
+            "{{",
+            "}}",
+            "{%",
+            "%}",
+            "{#",
+            "#}",
+            "'",
+            "\"",
+            "steps.",
+            "a-b",
+            ".output",
+            "input",
+            "[",
+            "]",
+            "(",
+            ")",
+            "|",
+            "é",
+            " ",
+            "-",
+            "1",
+            ".",
+            "==",
+            "default",
+            "for x in ",
+            "if ",
+            "endif",
+            "raw",
+            "\\",
+            "~",
+        ];
+        let mut number: u64 = 7;
+        for _ in 0..5_000 {
+            let mut source = String::new();
+            for _ in 0..10 {
+                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                source.push_str(WORDS[(number >> 33) as usize % WORDS.len()]);
+            }
+            let span = Span::new(0, source.len());
+            if let Ok(expr) = Expr::parse(source.as_str(), span) {
+                let _ = expr.eval(&world());
+            }
+            let text = crate::Source { name: "f".to_owned(), text: source.clone() };
+            match crate::Template::text(&source, span) {
+                Ok(template) => drop(template.render(&world())),
+                Err(problem) => assert!(!text.render(&[problem], false).is_empty()),
+            }
+            let _ = crate::path::parse(&source);
+        }
+    }
+
     #[test]
     fn it_is_stored_as_its_source() {
         let expr = Expr::parse("input.n > 2", Span::new(3, 9)).unwrap();

@@ -3,6 +3,7 @@
 //! It owns how a schema is written, checked, compared and explained. It fetches nothing: a `$ref` reaches only what is
 //! in the schema itself.
 
+mod pattern;
 mod sample;
 
 use std::sync::{Arc, OnceLock};
@@ -520,6 +521,9 @@ mod tests {
                    "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/node"},
                                   "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}}),
             json!({"type": "string", "format": "email"}),
+            json!({"type": "string", "pattern": "^[A-Z]{2}\\d{4}$"}),
+            json!({"type": "integer", "minimum": -1e300, "maximum": 1e300, "multipleOf": 1}),
+            json!({"type": "integer", "minimum": 9223372036854775807u64}),
             json!({"type": "string", "format": "uuid"}),
         ] {
             let schema = Schema::written(&schema).unwrap();

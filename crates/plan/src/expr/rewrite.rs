@@ -312,8 +312,8 @@ impl<'s> Scanner<'s> {
                     Some(length) => self.copy(length),
                     None => self.tag("%}")?,
                 }
-            } else if rest.starts_with("{#") {
-                self.copy(rest.find("#}").map_or(rest.len(), |end| end + 2));
+            } else if let Some(comment) = rest.strip_prefix("{#") {
+                self.copy(comment.find("#}").map_or(rest.len(), |end| end + 4));
             } else {
                 self.copy(1);
             }
@@ -367,11 +367,11 @@ fn literal_length_inside(text: &str, quote: char, opening: usize) -> usize {
 /// The length of a whole `{% raw %} … {% endraw %}`, if one begins here.
 fn raw_length(text: &str) -> Option<usize> {
     let inside = |tag: &str| tag.trim_matches(['-', '+']).trim().to_owned();
-    let end = text.find("%}")?;
-    if inside(&text[2..end]) != "raw" {
+    let (tag, _) = text.get(2..)?.split_once("%}")?;
+    if inside(tag) != "raw" {
         return None;
     }
-    let mut at = end + 2;
+    let mut at = 2 + tag.len() + 2;
     while let Some(open) = text[at..].find("{%") {
         let from = at + open + 2;
         let close = from + text[from..].find("%}")?;

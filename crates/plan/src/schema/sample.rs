@@ -1,9 +1,11 @@
 //! Made-up values that fit a schema, for simulation: the same seed gives the same value, and it reads like data.
 //!
-//! It covers what people write in schemas. The caller checks the result; a schema that wants more than this (a
-//! `pattern`, `not`, dependencies) may get a value that does not fit.
+//! It covers what people write in schemas. The caller checks the result; a schema that wants more than this (`not`, an
+//! odd `pattern`, dependencies) may get a value that does not fit.
 
 use serde_json::{Map, Value, json};
+
+use super::pattern;
 
 /// Below this depth only what is required is made, so that recursive schemas come to an end.
 const FULL_DEPTH: usize = 4;
@@ -189,9 +191,11 @@ fn count(keywords: &Map<String, Value>, word: &str) -> Option<u64> {
 }
 
 fn integer(keywords: &Map<String, Value>, site: Site<'_>) -> Value {
+    // Bounds beyond what an integer holds are as good as its own.
     let bound = |word: &str, round: fn(f64) -> f64| {
         let value = keywords.get(word)?;
-        value.as_i64().map(i128::from).or_else(|| value.as_f64().map(|value| round(value) as i128))
+        let whole = value.as_i64().map(i128::from).or_else(|| value.as_f64().map(|value| round(value) as i128))?;
+        Some(whole.clamp(i128::from(i64::MIN), i128::from(i64::MAX)))
     };
     let low = bound("minimum", f64::ceil).max(bound("exclusiveMinimum", f64::floor).map(|low| low + 1));
     let least = |a: Option<i128>, b: Option<i128>| a.into_iter().chain(b).min();
@@ -215,7 +219,7 @@ fn number(keywords: &Map<String, Value>, site: Site<'_>) -> Value {
         (None, Some(high)) => (high - 100.0, high),
         (None, None) => (0.0, 100.0),
     };
-    // Tenths of the way, never an end, since an end may be excluded; equal ends leave no choice.
+    // Some of the way, never an end, since an end may be excluded; equal ends leave no choice.
     let share = (site.salt % 97 + 1) as f64 / 98.0;
     let exact = low + (high - low) * share;
     let rounded = (exact * 100.0).round() / 100.0;
@@ -229,6 +233,10 @@ fn number(keywords: &Map<String, Value>, site: Site<'_>) -> Value {
 
 fn text(keywords: &Map<String, Value>, site: Site<'_>) -> Value {
     let number = site.salt % 1_000;
+    let pattern = keywords.get("pattern").and_then(Value::as_str);
+    if let Some(made) = pattern.and_then(|pattern| pattern::text(pattern, site.salt)) {
+        return Value::from(made);
+    }
     let word = site.name.replace(|c: char| !c.is_alphanumeric(), "-").to_lowercase();
     let made = match keywords.get("format").and_then(Value::as_str).unwrap_or("") {
         "date" => format!("2025-{:02}-{:02}", number % 12 + 1, number % 28 + 1),
