@@ -571,7 +571,8 @@ mod tests {
         if !first.contains(&expected) || !has_errors(&loaded.problems) {
             return Some(format!("{}: wanted {expected:?}, got {}", file.display(), shown(&loaded.problems)));
         }
-        let fits = yaml::parse(&source).is_ok_and(|root| validator.is_valid(&root.to_value()));
+        // What cannot be parsed has no shape.
+        let fits = yaml::parse(&source).map_or(true, |root| validator.is_valid(&root.to_value()));
         let is_shape = source.text.lines().nth(1) == Some("# shape");
         (is_shape == fits).then(|| format!("{}: marked `# shape`: {is_shape}, fits the schema: {fits}", file.display()))
     }

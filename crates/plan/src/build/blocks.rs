@@ -1,11 +1,13 @@
 //! Lanes: parallel, groups and blocks with `needs`, each a `Fan`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::{Lowering, Place, Stretch};
-use crate::problem::nearest;
+use super::{Lowering, Place, Stretch, Suggestions};
 use crate::step::{Awaited, Kind, Name, Step};
 use crate::{Fan, FanOutput, Lane, LaneFailure, NodeId, Op, Problem, Problems, RegionId, Span, WaitFor};
+
+/// Names in one message; more are not read.
+const MAX_LISTED: usize = 20;
 
 impl Lowering {
     pub(super) fn parallel(
@@ -25,11 +27,38 @@ impl Lowering {
         for child in &children {
             self.refuse_run_if(child);
         }
-        let span = self.node(id).span;
         let keys: Vec<String> = children.iter().map(|child| child.id.clone().unwrap_or_default()).collect();
-        let wait_for = wait_for(&keys, awaited, span, &mut self.problems);
+        let wait_for = self.wait_for(id, &keys, awaited);
         let lanes = self.lanes(id, children, vec![Vec::new(); keys.len()]);
         Op::Fan(Fan { lanes, on_failure, wait_for, detach, output: FanOutput::Keyed })
+    }
+
+    fn wait_for(&mut self, id: NodeId, keys: &[String], awaited: Awaited) -> WaitFor {
+        match awaited {
+            Awaited::All => WaitFor::All,
+            Awaited::Count(count) if count == 0 || count as usize > keys.len() => {
+                let message = format!("`wait_for: {count}` can never be met: the block has {} children", keys.len());
+                let problem = Problem::error(self.node(id).span, message);
+                self.problems.push(problem.help(format!("a number from 1 to {}", keys.len())));
+                WaitFor::All
+            }
+            Awaited::Count(count) => WaitFor::Count(count),
+            Awaited::Lanes(names) => {
+                let mut lanes: Vec<u32> = names.iter().filter_map(|name| self.lane_named(keys, name)).collect();
+                lanes.sort_unstable();
+                lanes.dedup();
+                WaitFor::Lanes(lanes)
+            }
+        }
+    }
+
+    fn lane_named(&mut self, keys: &[String], name: &Name) -> Option<u32> {
+        let position = keys.iter().position(|key| *key == name.text);
+        if position.is_none() {
+            let problem = Problem::error(name.span, format!("`{}` is no child of this parallel", name.text));
+            self.problems.push(problem.help(near_or_all(&name.text, keys, &mut self.suggestions)));
+        }
+        position.map(|position| position as u32)
     }
 
     pub(super) fn group(&mut self, id: NodeId, steps: Vec<Step>, on_failure: LaneFailure) -> Op {
@@ -61,7 +90,7 @@ impl Lowering {
                 self.refuse_run_if(step);
             }
         }
-        let after = after(&steps, &mut self.problems);
+        let after = after(&steps, &mut self.problems, &mut self.suggestions);
         if let Some(cycle) = cycle(&after) {
             self.problems.push(cycle_problem(&steps, &cycle));
         }
@@ -107,44 +136,18 @@ pub(super) fn single_lane(entry: Option<NodeId>, region: RegionId, on_failure: L
     Op::Fan(Fan { lanes: vec![lane], on_failure, wait_for: WaitFor::All, detach: false, output })
 }
 
-fn wait_for(keys: &[String], awaited: Awaited, span: Span, problems: &mut Problems) -> WaitFor {
-    match awaited {
-        Awaited::All => WaitFor::All,
-        Awaited::Count(count) if count == 0 || count as usize > keys.len() => {
-            let message = format!("`wait_for: {count}` can never be met: the block has {} children", keys.len());
-            problems.push(Problem::error(span, message).help(format!("a number from 1 to {}", keys.len())));
-            WaitFor::All
-        }
-        Awaited::Count(count) => WaitFor::Count(count),
-        Awaited::Lanes(names) => {
-            let mut lanes: Vec<u32> = names.iter().filter_map(|name| lane_named(keys, name, problems)).collect();
-            lanes.sort_unstable();
-            lanes.dedup();
-            WaitFor::Lanes(lanes)
-        }
-    }
-}
-
-fn lane_named(keys: &[String], name: &Name, problems: &mut Problems) -> Option<u32> {
-    let position = keys.iter().position(|key| *key == name.text);
-    if position.is_none() {
-        let problem = Problem::error(name.span, format!("`{}` is no child of this parallel", name.text));
-        problems.push(problem.help(near_or_all(&name.text, keys)));
-    }
-    position.map(|position| position as u32)
-}
-
-fn near_or_all(written: &str, keys: &[String]) -> String {
-    match nearest(written, keys.iter().map(String::as_str)) {
+fn near_or_all(written: &str, keys: &[String], suggestions: &mut Suggestions) -> String {
+    match suggestions.nearest(written, keys.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
+        None if keys.len() > MAX_LISTED => "name children of this block by their ids".into(),
         None => format!("its children are {}", keys.join(", ")),
     }
 }
 
 /// Per step, the positions of the steps it needs.
-fn after(steps: &[Step], problems: &mut Problems) -> Vec<Vec<u32>> {
+fn after(steps: &[Step], problems: &mut Problems, suggestions: &mut Suggestions) -> Vec<Vec<u32>> {
     let ids = steps.iter().enumerate().rev();
-    let positions: HashMap<&str, u32> =
+    let positions: BTreeMap<&str, u32> =
         ids.filter_map(|(position, step)| step.id.as_deref().map(|id| (id, position as u32))).collect();
     let mut all = Vec::with_capacity(steps.len());
     for step in steps {
@@ -152,7 +155,7 @@ fn after(steps: &[Step], problems: &mut Problems) -> Vec<Vec<u32>> {
         for need in step.needs.iter().flatten() {
             match positions.get(need.text.as_str()) {
                 Some(&position) => after.push(position),
-                None => problems.push(unknown_need(need, &positions)),
+                None => problems.push(unknown_need(need, &positions, suggestions)),
             }
         }
         after.sort_unstable();
@@ -162,9 +165,9 @@ fn after(steps: &[Step], problems: &mut Problems) -> Vec<Vec<u32>> {
     all
 }
 
-fn unknown_need(need: &Name, positions: &HashMap<&str, u32>) -> Problem {
+fn unknown_need(need: &Name, positions: &BTreeMap<&str, u32>, suggestions: &mut Suggestions) -> Problem {
     let problem = Problem::error(need.span, format!("there is no step `{}` in this block", need.text));
-    match nearest(&need.text, positions.keys().copied()) {
+    match suggestions.nearest(&need.text, positions.keys().copied()) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help("`needs` names steps of the same list; a nested step is reached through its block"),
     }

@@ -1,9 +1,8 @@
 //! Leads `goto` and `on_error: {goto: …}` to their targets, and proves that no jump leaves its scope.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use super::{DEFAULT_GOTO_LIMIT, ListId, Lowering, opener_word};
-use crate::problem::nearest;
+use super::{DEFAULT_GOTO_LIMIT, ListId, Lowering, Suggestions, opener_word};
 use crate::step::Name;
 use crate::{Node, NodeId, OnError, Op, Problem, Region, RegionId};
 
@@ -24,23 +23,25 @@ pub(super) enum Way {
 pub(super) fn resolve(lowering: &mut Lowering) {
     let ids = ids(&lowering.nodes);
     for jump in std::mem::take(&mut lowering.jumps) {
-        match target(lowering, &ids, &jump) {
-            Ok(to) => lead(&mut lowering.nodes, &jump, to),
+        let Some(&to) = ids.get(&jump.to.text) else {
+            let problem = unknown(&ids, &jump.to, &mut lowering.suggestions);
+            lowering.problems.push(problem);
+            continue;
+        };
+        match allowed(lowering, to, &jump) {
+            Ok(()) => lead(&mut lowering.nodes, &jump, to),
             Err(problem) => lowering.problems.push(problem),
         }
     }
 }
 
-fn ids(nodes: &[Node]) -> HashMap<String, NodeId> {
+fn ids(nodes: &[Node]) -> BTreeMap<String, NodeId> {
     let written = nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
     // Backwards, so that of a doubled id the first step stays.
     written.rev().map(|(id, node)| (node.key.clone(), id as NodeId)).collect()
 }
 
-fn target(lowering: &Lowering, ids: &HashMap<String, NodeId>, jump: &Pending) -> Result<NodeId, Problem> {
-    let Some(&to) = ids.get(&jump.to.text) else {
-        return Err(unknown(ids, &jump.to));
-    };
+fn allowed(lowering: &Lowering, to: NodeId, jump: &Pending) -> Result<(), Problem> {
     let (from, target) = (lowering.node(jump.node), lowering.node(to));
     if from.region != target.region {
         let border = border(&lowering.nodes, &lowering.regions, from.region, target.region);
@@ -52,15 +53,16 @@ fn target(lowering: &Lowering, ids: &HashMap<String, NodeId>, jump: &Pending) ->
             Problem::error(jump.to.span, message).help("jump to the if or switch itself, or to a step beside it")
         );
     }
-    Ok(to)
+    Ok(())
 }
 
 const RULE: &str = "a jump stays in its own or an enclosing list of steps; it never crosses parallel, for_each, \
-                    repeat, a group or a `needs` block";
+                    repeat, a `needs` block or a group (an if or switch with `retry`, `timeout`, `budget`, `undo` or \
+                    `on_error` is one)";
 
-fn unknown(ids: &HashMap<String, NodeId>, name: &Name) -> Problem {
+fn unknown(ids: &BTreeMap<String, NodeId>, name: &Name, suggestions: &mut Suggestions) -> Problem {
     let problem = Problem::error(name.span, format!("there is no step `{}` to jump to", name.text));
-    match nearest(&name.text, ids.keys().map(String::as_str)) {
+    match suggestions.nearest(&name.text, ids.keys().map(String::as_str)) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help("a jump names the id of a step"),
     }
