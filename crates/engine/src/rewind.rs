@@ -90,9 +90,12 @@ impl Run {
         }
     }
 
-    /// How many lanes or bodies of a block are open, after some were reopened or forgotten.
+    /// How many lanes or bodies of a block are open, after some were reopened or forgotten. It waits for all of them.
     fn count_open(&mut self, scope: ScopeId, node: NodeId) {
         let inner = self.inner_scopes(scope, node);
+        for id in &inner {
+            self.scopes[*id as usize].detached = false;
+        }
         let open = inner.iter().filter(|s| self.scope(**s).settled.is_none()).count() as u32;
         match self.scopes[scope as usize].steps.get_mut(&node).map(|i| &mut i.work) {
             Some(Work::Fan(fan)) => fan.open = open,
@@ -107,7 +110,7 @@ impl Run {
             self.undoable.iter().filter(|u| u.undone).map(|u| (u.scope, u.node)).collect();
         self.undoable.retain(|u| !u.undone);
         for (scope, node) in undone {
-            if self.instance(scope, node).is_some() {
+            if self.instance(scope, node).is_some() && is_current(self, scope) {
                 self.go_back(scope, node, &[]);
             }
         }

@@ -394,7 +394,7 @@ fn opener_word(nodes: &[Node], regions: &[Region], region: RegionId) -> String {
 fn block_word(node: &Node) -> &str {
     match &node.op {
         Op::Fan(fan) if matches!(fan.output, FanOutput::Sinks(_)) => "`needs` block",
-        Op::Fan(fan) if matches!(fan.output, FanOutput::Only) => "group",
+        Op::Fan(fan) if matches!(fan.output, FanOutput::Only) && node.kind == "steps" => "group",
         Op::Fan(_) | Op::Each(_) | Op::Call(_) | Op::Choose { .. } | Op::Wait(_) | Op::End { .. } => &node.kind,
     }
 }
@@ -514,7 +514,7 @@ mod tests {
     fn jumps_stay_in_their_scope() {
         bad(vec![goto("g", "b", None)], "there is no step `b`");
         bad(vec![choose("c", vec![wait("a")], vec![goto("g", "a", None)])], "would enter an arm");
-        bad(vec![group("o", vec![goto("g", "o", None)])], "would leave the group `o`");
+        bad(vec![group("o", vec![goto("g", "o", None)])], "would leave the test `o`");
         bad(vec![each("o", 1, vec![wait("a")]), goto("g", "a", None)], "would enter the test `o`");
         bad(vec![wait("a"), needing(goto("g", "a", None), &["a"])], "a block with `needs`");
         let undone = Step { undo: Some(Box::new(goto("g", "a", None))), ..wait("a") };

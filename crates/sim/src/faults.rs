@@ -106,7 +106,7 @@ fn fork(drive: &mut Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
     let opened = Opened { run: RunId::from_u128(u128::MAX - u128::from(drive.world.seed)), ..drive.run.opened.clone() };
     (rewind.forked_from, rewind.opened) = (Some(drive.run.id()), Some(Box::new(opened)));
     drive.journal = rewind::translate(&drive.journal, drive.program, drive.program)?;
-    drive.run = Run::fold(&drive.journal).map_err(|e| e.to_string())?;
+    drive.refold()?;
     drive.signal(Signal::Rewound(rewind))?;
     drive.go_on()
 }

@@ -57,7 +57,8 @@ fn allowed(lowering: &Lowering, to: NodeId, jump: &Pending) -> Result<(), Proble
 }
 
 const RULE: &str = "a jump stays in its own or an enclosing list of steps; it never crosses parallel, for_each, \
-                    repeat, a group or a `needs` block";
+                    repeat, a `needs` block or a group (an if or switch with `retry`, `timeout`, `budget`, `undo` or \
+                    `on_error` is one)";
 
 fn unknown(ids: &BTreeMap<String, NodeId>, name: &Name, suggestions: &mut Suggestions) -> Problem {
     let problem = Problem::error(name.span, format!("there is no step `{}` to jump to", name.text));
