@@ -4,10 +4,13 @@
 
 mod attend;
 mod commands;
+mod definition;
 mod detach;
 mod exit;
+mod foresight;
 mod given;
 mod interrupts;
+mod onward;
 mod progress;
 mod questions;
 mod screen;
@@ -24,7 +27,7 @@ use session::Global;
 /// it.
 #[derive(Parser)]
 #[command(name = "relais", version, max_term_width = 100, after_help = AFTER_HELP)]
-struct Cli {
+pub struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]

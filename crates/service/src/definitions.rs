@@ -10,7 +10,6 @@ use relais_dialects::{Loaded, Loader};
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::check::World;
 use relais_plan::{OnToolDrift, Plan, Problem, Problems, Source, problem};
-use relais_runtime::model;
 use relais_runtime::models::Models;
 use relais_runtime::prepare::{plan_key, tools_of};
 use relais_runtime::tool::ToolSpec;
@@ -18,7 +17,7 @@ use relais_runtime::tools::{Manifest, Tools};
 use relais_store::{Document, DocumentKey};
 use serde_json::{Value, json};
 
-use crate::{Config, Error, Service};
+use crate::{Config, Error, Service, simulated};
 
 /// What definitions are read and checked with: the configuration, and the models and tools that it makes known.
 pub struct Definitions {
@@ -108,9 +107,8 @@ impl Definitions {
     pub fn new(config: Config) -> Result<Definitions, Error> {
         let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let mut models = Models::new(&config.settings, &environment, &config.folder)?;
-        let simulated = |name: &str| Arc::new(relais_sim::SimModel::named(name)) as Arc<dyn model::Model>;
-        models.register("sim", Arc::new(simulated));
-        let tools = Tools::new(&config.settings);
+        models.register("sim", Arc::new(simulated::model));
+        let tools = Tools::new(&config.settings)?;
         Ok(Definitions { config, models: Arc::new(models), tools })
     }
 

@@ -7,7 +7,9 @@ mod definitions;
 mod error;
 pub mod narrate;
 mod runs;
+mod simulated;
 pub mod trace;
+mod upkeep;
 
 use std::sync::Arc;
 
@@ -45,7 +47,7 @@ impl Service {
         let Definitions { config, models, tools } = &definitions;
         let governors = models::governors(&config.settings);
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
-        performer.simulation = Some(Arc::new(relais_sim::SimTools));
+        performer.simulation = Some(Arc::new(simulated::SimulatedTools));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         Ok(Service { definitions, store, file, worker, clock, hands_off: false })

@@ -118,15 +118,22 @@ impl Service {
         Ok(None)
     }
 
-    /// Is somebody alive at work on it, here or elsewhere?
-    pub async fn is_attended(&self, run: RunId) -> Result<bool, Error> {
+    /// Is another process, one that is alive, at work on it?
+    pub async fn worked_on_elsewhere(&self, run: RunId) -> Result<bool, Error> {
         let Some(owner) = self.row(run).await?.owner else { return Ok(false) };
-        Ok(relais_runtime::host::dead(&[owner]).is_empty())
+        Ok(owner != self.worker().hold_name() && relais_runtime::host::dead(&[owner]).is_empty())
     }
 
-    /// Does this process work on it at this moment?
-    pub fn works_on(&self, run: RunId) -> bool {
-        self.worker().active_runs().contains(&run)
+    /// Takes up every run that is due or whose process has died.
+    pub async fn adopt_all(&self) -> Result<Vec<RunId>, Error> {
+        let mut adopted = Vec::new();
+        loop {
+            let more = self.worker().adopt(Which::Any).await?;
+            if more.is_empty() {
+                return Ok(adopted);
+            }
+            adopted.extend(more);
+        }
     }
 
     /// The run that was started by hand and that this one is part of.

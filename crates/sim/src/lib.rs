@@ -13,4 +13,4 @@ pub mod tools;
 pub mod world;
 
 pub use model::SimModel;
-pub use tools::{SimTool, SimTools};
+pub use tools::SimTool;

@@ -1,9 +1,26 @@
 //! The commands, one file each. Each parses its own words, calls the service, and renders the answer.
 
+mod answer;
+mod backup;
+mod cancel;
+mod completions;
+mod doctor;
+mod fork;
+mod graph;
+mod models;
+mod pause;
+mod plan;
+mod prune;
+mod resume;
+mod retry;
 mod run;
 mod runs;
+mod schema;
 mod show;
+mod signal;
+mod tools;
 mod validate;
+mod watch;
 mod work;
 
 use clap::Subcommand;
@@ -16,8 +33,25 @@ pub enum Command {
     #[command(visible_alias = "exec")]
     Run(run::Args),
     Validate(validate::Args),
+    Plan(plan::Args),
+    Graph(graph::Args),
     Runs(runs::Args),
     Show(show::Args),
+    Watch(watch::Args),
+    Answer(answer::Args),
+    Signal(signal::Args),
+    Cancel(cancel::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
+    Retry(retry::Args),
+    Fork(fork::Args),
+    Tools(tools::Args),
+    Models(models::Args),
+    Schema(schema::Args),
+    Doctor(doctor::Args),
+    Prune(prune::Args),
+    Backup(backup::Args),
+    Completions(completions::Args),
     #[command(hide = true)]
     Work(work::Args),
 }
@@ -27,8 +61,25 @@ impl Command {
         match self {
             Command::Run(args) => run::run(args, global),
             Command::Validate(args) => validate::run(args, global),
+            Command::Plan(args) => plan::run(args, global),
+            Command::Graph(args) => graph::run(args, global),
             Command::Runs(args) => runs::run(args, global),
             Command::Show(args) => show::run(args, global),
+            Command::Watch(args) => watch::run(args, global),
+            Command::Answer(args) => answer::run(args, global),
+            Command::Signal(args) => signal::run(args, global),
+            Command::Cancel(args) => cancel::run(args, global),
+            Command::Pause(args) => pause::run(args, global),
+            Command::Resume(args) => resume::run(args, global),
+            Command::Retry(args) => retry::run(args, global),
+            Command::Fork(args) => fork::run(args, global),
+            Command::Tools(args) => tools::run(args, global),
+            Command::Models(args) => models::run(args, global),
+            Command::Schema(args) => schema::run(args),
+            Command::Doctor(args) => doctor::run(args, global),
+            Command::Prune(args) => prune::run(args, global),
+            Command::Backup(args) => backup::run(args, global),
+            Command::Completions(args) => completions::run(args),
             Command::Work(args) => work::run(args, global),
         }
     }

@@ -9,9 +9,8 @@ use serde_json::Value;
 use crate::attend::{Manner, attend};
 use crate::exit::Exit;
 use crate::progress::Style;
-use crate::screen::{self, Paint};
 use crate::session::Global;
-use crate::{detach, given};
+use crate::{definition, detach, given, screen};
 
 /// Run a workflow file and print its result
 ///
@@ -68,7 +67,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     }
     let verbose = global.verbose;
     global.serve(async |service: &Service| {
-        let Some(checked) = check(&args, service).await? else { return Ok(Exit::Usage) };
+        let Some(checked) = definition::checked(service, &args.file, args.simulate, args.model.as_deref()).await? else { return Ok(Exit::Usage) };
         let manner = Manner { style: Style::of(args.json), verbose, wait: args.wait };
         let run = service.start(&checked, start(args, &checked)?).await?;
         attend(service, run, 0, manner).await
@@ -76,29 +75,13 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 }
 
 async fn start_and_leave(args: Args, service: &Service) -> anyhow::Result<Exit> {
-    let Some(checked) = check(&args, service).await? else { return Ok(Exit::Usage) };
+    let Some(checked) = definition::checked(service, &args.file, args.simulate, args.model.as_deref()).await? else { return Ok(Exit::Usage) };
     let run = service.start(&checked, start(args, &checked)?).await?;
     if !service.row(run).await?.summary.status.is_final() {
         detach::work_on(service.config(), run)?;
     }
     screen::out(&run.to_string())?;
     Ok(Exit::Done)
-}
-
-/// The definition, if it may run; what is wrong with it has been shown.
-async fn check(args: &Args, service: &Service) -> anyhow::Result<Option<Checked>> {
-    let definition = service.read(&args.file)?;
-    let problems = definition.render(Paint::stderr().0);
-    if !problems.is_empty() {
-        screen::note(&problems);
-    }
-    if definition.has_errors() {
-        return Ok(None);
-    }
-    let shown = definition.problems.len();
-    let checked = service.publish(definition, args.simulate, args.model.as_deref()).await?;
-    checked.warnings.iter().skip(shown).for_each(|warning| screen::warning(warning));
-    Ok(Some(checked))
 }
 
 fn start(args: Args, checked: &Checked) -> anyhow::Result<Start> {

@@ -93,9 +93,7 @@ fn show(rows: &[Summary], more: bool) -> std::io::Result<()> {
     for row in rows {
         table.add_row(cells(row));
     }
-    // Lines are never wrapped: a pipe has no width, and an id must stay in one piece.
-    let text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    screen::out(&text)?;
+    screen::out(&screen::table(&table))?;
     if more {
         screen::note("there are more; --limit shows them");
     }

@@ -128,13 +128,25 @@ impl Models {
 
     /// Is there a price for this model, so that a budget in dollars can be kept?
     pub fn price_known(&self, name: &str) -> bool {
-        let provider = name.split_once('/').map(|(provider, _)| provider);
-        let offline = provider.is_some_and(|p| p == SCRIPT || self.makers.contains_key(p));
-        let full = match provider {
-            Some(_) => Ok(name.to_owned()),
-            None => self.provider_of_bare(name).map(|p| format!("{p}/{name}")),
+        self.facts(name).prompt_nanos.is_some()
+    }
+
+    /// Price and context size as the table has them, for reckoning: no key is needed. The offline models cost nothing.
+    pub fn facts(&self, name: &str) -> ModelFacts {
+        let name = if name.is_empty() { self.default_name().unwrap_or_default() } else { name };
+        let full = match name.split_once('/') {
+            Some((provider, _)) if provider == SCRIPT || self.makers.contains_key(provider) => {
+                let free = Some(0);
+                let prices = ModelFacts { prompt_nanos: free, cached_nanos: free, completion_nanos: free, ..ModelFacts::default() };
+                return prices;
+            }
+            Some(_) => name.to_owned(),
+            None => match self.provider_of_bare(name) {
+                Ok(provider) => format!("{provider}/{name}"),
+                Err(_) => return ModelFacts::default(),
+            },
         };
-        offline || full.is_ok_and(|full| self.prices.facts(&full).prompt_nanos.is_some())
+        self.prices.facts(&full)
     }
 
     /// What there is, for `relais models`.

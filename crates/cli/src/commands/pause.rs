@@ -1,0 +1,28 @@
+//! `relais pause`: nothing new starts in a run until it is resumed.
+
+use relais_service::Service;
+
+use crate::exit::Exit;
+use crate::screen;
+use crate::session::Global;
+use crate::which::RunChoice;
+
+/// Pause a run: what is under way ends, nothing new starts
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  relais pause --last; relais resume --last")]
+pub struct Args {
+    #[command(flatten)]
+    run: RunChoice,
+}
+
+pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
+    global.serve(async |service: &Service| {
+        let run = args.run.find(service).await?;
+        service.pause(run).await?;
+        if !service.worked_on_elsewhere(run).await? {
+            service.settle(run).await?;
+        }
+        screen::note(&format!("run {run} is paused; `relais resume {run}` goes on"));
+        Ok(Exit::Done)
+    })
+}

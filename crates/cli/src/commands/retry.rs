@@ -1,0 +1,36 @@
+//! `relais retry`: a run again from a step on.
+
+use relais_service::Service;
+
+use crate::exit::Exit;
+use crate::onward::{Onward, Spoken};
+use crate::session::Global;
+use crate::which::RunChoice;
+
+/// Run a finished run again from a step on; what came before it is kept
+///
+/// The step and what comes after it, or depends on it, run again. Calls of tools that must not happen twice are listed
+/// and need --redo.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  relais retry --last --from compare\n  relais retry 0198c9d2 --from 'each[7]/fetch'")]
+pub struct Args {
+    #[command(flatten)]
+    run: RunChoice,
+    /// The step, as a path of `relais show`
+    #[arg(long, value_name = "STEP")]
+    from: String,
+    /// Make calls again that have been made, also those with effects
+    #[arg(long)]
+    redo: bool,
+    #[command(flatten)]
+    onward: Onward,
+}
+
+pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
+    args.onward.serve(global, async |service: &Service| {
+        let run = args.run.find(service).await?;
+        let spoken = Spoken::before(service, run).await?;
+        service.retry(run, &args.from, args.redo).await?;
+        Ok(Some(spoken))
+    })
+}

@@ -1,0 +1,71 @@
+//! What follows when a person has said something to a run: this process works on it, another does, or one in the
+//! background will.
+
+use relais_engine::RunId;
+use relais_service::Service;
+
+use crate::attend::{Manner, attend};
+use crate::exit::Exit;
+use crate::progress::Style;
+use crate::session::Global;
+use crate::{detach, screen};
+
+#[derive(clap::Args)]
+pub struct Onward {
+    /// One JSON object per event on standard output, the last one with the result
+    #[arg(long)]
+    json: bool,
+    /// Leave the work to a background process and return at once
+    #[arg(long, conflicts_with_all = ["json", "wait"])]
+    detach: bool,
+    /// Stay while the run waits for a person, a signal or an event
+    #[arg(long)]
+    wait: bool,
+}
+
+/// A run that was spoken to: its tree goes on from here.
+pub struct Spoken {
+    /// The run at the top of the tree.
+    pub root: RunId,
+    /// Number of its last entry before; what came before has been shown to somebody.
+    pub since: u64,
+}
+
+impl Spoken {
+    /// To be made before the run is spoken to.
+    pub async fn before(service: &Service, run: RunId) -> anyhow::Result<Spoken> {
+        let root = service.root_of(run).await?;
+        let since = service.row(root).await?.seq;
+        Ok(Spoken { root, since })
+    }
+}
+
+impl Onward {
+    /// Says something to a run and sees to it that somebody goes on with it.
+    pub fn serve(
+        &self,
+        global: &Global,
+        say: impl AsyncFnOnce(&Service) -> anyhow::Result<Option<Spoken>>,
+    ) -> anyhow::Result<Exit> {
+        let verbose = global.verbose;
+        let command = async |service: &Service| match say(service).await? {
+            Some(spoken) => self.go_on(service, &spoken, verbose).await,
+            None => Ok(Exit::Usage),
+        };
+        if self.detach { global.hand_over(command) } else { global.serve(command) }
+    }
+
+    async fn go_on(&self, service: &Service, spoken: &Spoken, verbose: bool) -> anyhow::Result<Exit> {
+        let run = spoken.root;
+        if service.worked_on_elsewhere(run).await? {
+            screen::note(&format!("another process works on run {run}; `relais watch {run}` shows it"));
+            return Ok(Exit::Done);
+        }
+        if self.detach {
+            detach::work_on(service.config(), run)?;
+            screen::out(&run.to_string())?;
+            return Ok(Exit::Done);
+        }
+        attend(service, run, spoken.since, Manner { style: Style::of(self.json), verbose, wait: self.wait }).await
+    }
+}

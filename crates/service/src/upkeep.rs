@@ -1,0 +1,69 @@
+//! What keeps the home folder in order: old runs removed, the database copied and checked.
+
+use std::path::Path;
+
+use relais_engine::RunStatus;
+use relais_store::{Prune, Pruned};
+
+use crate::{Error, Service};
+
+/// Runs removed in one transaction, so that others get their turn at the file.
+const PRUNED_AT_ONCE: usize = 500;
+
+/// The statuses that a finished run may have.
+const FINAL: [RunStatus; 5] = [
+    RunStatus::Completed,
+    RunStatus::Stopped,
+    RunStatus::PartialSuccess,
+    RunStatus::Failed,
+    RunStatus::Cancelled,
+];
+
+impl Service {
+    /// Removes finished runs (of these statuses, or all) that ended before the time to keep, and their workspaces.
+    pub async fn prune(&self, keep_ms: u64, statuses: &[RunStatus]) -> Result<Pruned, Error> {
+        if let Some(status) = statuses.iter().find(|status| !status.is_final()) {
+            return Err(Error::Invalid(format!("a run that is {} cannot be removed; cancel it first", status.word())));
+        }
+        let keep = i64::try_from(keep_ms).unwrap_or(i64::MAX);
+        let limit = self.clock.now().saturating_sub(keep);
+        let statuses = if statuses.is_empty() { &FINAL } else { statuses };
+        let before: Vec<_> = statuses.iter().map(|status| (*status, limit)).collect();
+        let mut total = Pruned::default();
+        loop {
+            let pruned = self.store.prune(Prune { before: before.clone(), limit: PRUNED_AT_ONCE }).await?;
+            total.runs += pruned.runs;
+            total.blobs += pruned.blobs;
+            if pruned.runs == 0 {
+                self.remove_workspaces().await?;
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Removes the workspaces of runs that are gone.
+    async fn remove_workspaces(&self) -> Result<(), Error> {
+        let folder = self.config().workspaces();
+        let Ok(found) = std::fs::read_dir(&folder) else { return Ok(()) };
+        for entry in found.flatten() {
+            let Some(run) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            match self.row(run).await {
+                Err(Error::NotFound(_)) => {
+                    std::fs::remove_dir_all(entry.path()).map_err(|e| Error::folder(&entry.path(), &e))?;
+                }
+                other => drop(other?),
+            }
+        }
+        Ok(())
+    }
+
+    /// A copy of the database, made while it is in use.
+    pub async fn backup(&self, to: &Path) -> Result<(), Error> {
+        Ok(self.file.backup(to).await?)
+    }
+
+    /// What is wrong with the database; nothing if all is well.
+    pub async fn check_database(&self) -> Result<Vec<String>, Error> {
+        Ok(self.file.check().await?)
+    }
+}
