@@ -140,7 +140,8 @@ fn same_end(first: &Drive<'_>, drive: &Drive<'_>, once: bool) -> Result<(), Brok
     }
     for (command, times) in &asked {
         let before = former.get(command).copied().unwrap_or(0);
-        if *times > before {
+        // A lane that nobody waits for may get further than before; only what was asked before is asked again.
+        if before > 0 && *times > before {
             return Err(format!("law 5: asked {times} times instead of {before}: {command}"));
         }
     }
