@@ -45,7 +45,7 @@ pub(crate) fn decide<'a>(
 ) -> Events {
     let Some(agent) = step.ctx.program.plan.agents.get(agent) else {
         let failure = Failure::new(ErrorKind::Config, format!("there is no agent `{agent}`"));
-        return Ok(step.fail(failure, Again::Never));
+        return step.fail(failure, Again::Never);
     };
     let this = Loop { step, call, agent, prompt };
     let decided = match &instance.work {
@@ -56,7 +56,7 @@ pub(crate) fn decide<'a>(
     match decided {
         Ok(events) => Ok(events),
         Err(Stop::Load(hash)) => Err(NotLoaded(hash)),
-        Err(Stop::Fail(failure, again)) => Ok(step.fail(failure, again)),
+        Err(Stop::Fail(failure, again)) => step.fail(failure, again),
     }
 }
 
@@ -419,7 +419,8 @@ impl<'a> Loop<'a> {
             return self.put_values(&Value::String(text.to_owned()));
         };
         // Mending an answer that was cut off would invent an end for it.
-        let read = if cut { serde_json::from_str(text.trim()).map_err(|_| CUT.to_owned()) } else { extract::json(text) };
+        let read =
+            if cut { serde_json::from_str(text.trim()).map_err(|_| CUT.to_owned()) } else { extract::json(text) };
         let value = match read {
             Ok(value) => value,
             Err(error) => return Ok(Err(not_json(&error, schema))),

@@ -19,6 +19,9 @@ pub struct Corrupt {
     pub what: String,
 }
 
+/// Signals kept for a wait that may come; beyond so many the oldest go, so that a sender cannot fill the memory.
+const MAX_SENT: usize = 1_000;
+
 type Applied = Result<(), Corrupt>;
 
 impl Run {
@@ -607,6 +610,9 @@ impl Run {
     }
 
     fn sent_signal(&mut self, name: &str, value: &Value) {
+        if self.sent.len() >= MAX_SENT {
+            self.sent.remove(0);
+        }
         self.sent.push((name.to_owned(), value.clone()));
         let waits = |o: &&Owed| matches!(&*o.command, Command::Await(Awaiting::Signal(n)) if n == name);
         if let Some(scope) = self.owed.values().find(waits).map(|o| o.scope) {

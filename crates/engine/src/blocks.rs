@@ -121,11 +121,11 @@ fn verdict(work: &FanWork, fan: &Fan, number: u32, failing: bool) -> Verdict {
 fn end_fan(step: Step<'_>, work: &FanWork, fan: &Fan) -> Events {
     let counted = matches!(fan.wait_for, WaitFor::Count(count) if work.completed < count);
     if let Some(lane) = work.failed.filter(|_| fan.on_failure != LaneFailure::Collect && !counted_enough(work, fan)) {
-        return Ok(step.fail(lane_failure(step, work, fan, lane), Again::Allowed));
+        return step.fail(lane_failure(step, work, fan, lane), Again::Allowed);
     }
     if counted {
         let message = format!("only {} lanes of `{}` completed", work.completed, step.plan().key);
-        return Ok(step.fail(Failure::new(ErrorKind::Limit, message), Again::Allowed));
+        return step.fail(Failure::new(ErrorKind::Limit, message), Again::Allowed);
     }
     step.complete(None, None)
 }
@@ -152,7 +152,7 @@ pub(crate) fn each(step: Step<'_>, instance: &Instance, each: &Each) -> Events {
         _ => &empty,
     };
     if let Some(number) = work.failed {
-        return Ok(step.fail(body_failure(step, work, number), Again::Allowed));
+        return step.fail(body_failure(step, work, number), Again::Allowed);
     }
     if step.run.paused {
         return Ok(Vec::new());
@@ -221,7 +221,7 @@ fn passes(step: Step<'_>, work: &EachWork, each: &Each, passes: Passes<'_>) -> E
     match next_pass(step, work, each, &passes) {
         Ok(events) => Ok(events),
         Err(Unready::Load(hash)) => Err(NotLoaded(hash)),
-        Err(Unready::Fail(failure)) => Ok(step.fail(failure, Again::Never)),
+        Err(Unready::Fail(failure)) => step.fail(failure, Again::Never),
     }
 }
 

@@ -61,7 +61,7 @@ fn approved(step: Step<'_>, call: &Call, verdict: &Value) -> Events {
     if verdict["approve"] != Value::Bool(true) {
         let reason = verdict["reason"].as_str().filter(|r| !r.is_empty()).map(|r| format!(": {r}"));
         let message = format!("a person said no to the call of `{tool}`{}", reason.unwrap_or_default());
-        return Ok(step.fail(Failure::new(ErrorKind::Refused, message), Again::Never));
+        return step.fail(Failure::new(ErrorKind::Refused, message), Again::Never);
     }
     match call_tool(step, tool, verdict["arguments"].clone()) {
         Ok(event) => Ok(vec![event]),
@@ -112,14 +112,14 @@ fn answered(step: Step<'_>, call: &Call, answer: &Answer) -> Events {
     match &answer.body {
         Body::Returned { value, .. } => returned(step, call, value),
         Body::Ended { status, output, error } => ended(step, *status, output, error.as_ref()),
-        Body::Failed(failure) => Ok(step.fail(failure.clone(), Again::Allowed)),
+        Body::Failed(failure) => step.fail(failure.clone(), Again::Allowed),
         Body::Cancelled => {
             let failure = Failure::new(ErrorKind::Cancelled, "the call was cancelled from outside");
-            Ok(step.fail(failure, Again::Never))
+            step.fail(failure, Again::Never)
         }
         Body::Replied(_) | Body::Slept => {
             let failure = Failure::new(ErrorKind::Internal, "an answer of the wrong kind came to a call");
-            Ok(step.fail(failure, Again::Never))
+            step.fail(failure, Again::Never)
         }
     }
 }
@@ -136,7 +136,7 @@ fn returned(step: Step<'_>, call: &Call, value: &Stored) -> Events {
     };
     match checked {
         Ok(()) => step.complete(Some(value.clone()), None),
-        Err(failure) => Ok(step.fail(failure, Again::Allowed)),
+        Err(failure) => step.fail(failure, Again::Allowed),
     }
 }
 
@@ -147,7 +147,7 @@ fn ended(step: Step<'_>, status: RunStatus, output: &Stored, error: Option<&Fail
     }
     let inner = error.cloned().unwrap_or_else(|| Failure::new(ErrorKind::Cancelled, "no reason was given"));
     let message = format!("the run of `{}` ended as {}: {}", step.plan().key, status.word(), inner.message);
-    Ok(step.fail(Failure::new(inner.kind, message), Again::Allowed))
+    step.fail(Failure::new(inner.kind, message), Again::Allowed)
 }
 
 pub(crate) fn kind_of(value: &Value) -> &'static str {

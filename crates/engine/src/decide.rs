@@ -120,8 +120,10 @@ fn decide_all(ctx: &Context<'_>, run: &mut Run, turn: &mut Turn) -> Result<(), C
                 if !turn.loads.contains(&hash) {
                     turn.loads.push(hash);
                 }
-                blocked.extend(scope);
-                forget(run, scope);
+                // What the run as a whole needs comes before anything else.
+                let Some(scope) = scope else { break };
+                blocked.push(scope);
+                run.agenda.remove(&scope);
             }
             Decided::Nothing if scope.is_none() && run.agenda.is_empty() => break,
             Decided::Nothing => forget(run, scope),
@@ -150,7 +152,7 @@ fn next_decision(ctx: &Context<'_>, run: &Run) -> (Decided, Option<ScopeId>) {
         && let Some((due, scope, node)) = run.deadlines.first().copied()
         && due <= run.live_ms
     {
-        return (Decided::Events(timed_out(ctx, run, scope, node)), None);
+        return (timed_out(ctx, run, scope, node), None);
     }
     if let Some(events) = crate::ending::run_timed_out(ctx, run) {
         return (Decided::Events(events), None);
@@ -165,7 +167,7 @@ fn next_decision(ctx: &Context<'_>, run: &Run) -> (Decided, Option<ScopeId>) {
     (decide_scope(ctx, run, scope), Some(scope))
 }
 
-fn timed_out(ctx: &Context<'_>, run: &Run, scope: ScopeId, node: NodeId) -> Vec<Event> {
+fn timed_out(ctx: &Context<'_>, run: &Run, scope: ScopeId, node: NodeId) -> Decided {
     let limit = run.instance(scope, node).and_then(|i| i.timeout_ms).unwrap_or(0);
     let key = &ctx.program.plan.node(node).key;
     let message = format!("step `{key}` did not end within {}", relais_plan::time::format_duration(limit));
@@ -177,7 +179,7 @@ fn timed_out(ctx: &Context<'_>, run: &Run, scope: ScopeId, node: NodeId) -> Vec<
         ),
         false => Failure::new(ErrorKind::Timeout, message),
     };
-    Step { ctx, run, scope, node }.fail(failure, Again::Allowed)
+    decided(Step { ctx, run, scope, node }.fail(failure, Again::Allowed))
 }
 
 fn decide_scope(ctx: &Context<'_>, run: &Run, scope: ScopeId) -> Decided {
@@ -195,7 +197,11 @@ fn decide_scope(ctx: &Context<'_>, run: &Run, scope: ScopeId) -> Decided {
         At::Broken(node) => Ok(broken(run, scope, node)),
         At::End => settle(ctx, run, scope),
     };
-    match decided {
+    self::decided(decided)
+}
+
+fn decided(events: Events) -> Decided {
+    match events {
         Ok(events) if events.is_empty() => Decided::Nothing,
         Ok(events) => Decided::Events(events),
         Err(hash) => Decided::Load(hash.0),
@@ -328,19 +334,19 @@ impl<'a> Step<'a> {
     pub fn unready(&self, unready: Unready) -> Events {
         match unready {
             Unready::Load(hash) => Err(NotLoaded(hash)),
-            Unready::Fail(failure) => Ok(self.fail(failure, Again::Never)),
+            Unready::Fail(failure) => self.fail(failure, Again::Never),
         }
     }
 
     /// The node has failed: what it opened ends; then another try, a policy, or the end of its scope.
-    pub fn fail(&self, failure: Failure, again: Again) -> Vec<Event> {
+    pub fn fail(&self, failure: Failure, again: Again) -> Events {
         let mut events = Vec::new();
         cancel_inner(self.ctx, self.run, self.scope, self.node, &mut events);
         // What was interrupted inside and must not happen twice is not tried again without a person's word.
         let again = if self.interrupts_once() { Again::Never } else { again };
         if again == Again::Allowed && self.may_retry(&failure) {
             events.push(self.ask(Command::Sleep { until: self.retry_at(), retry: true }));
-            return events;
+            return Ok(events);
         }
         let mut left = Left::new(self.scope, self.node, StepStatus::Failed);
         left.error = Some(failure);
@@ -353,10 +359,11 @@ impl<'a> Step<'a> {
                     left.output = Some(Stored::Value(value));
                     events.extend(self.tolerate(left, self.plan().next, false));
                 }
-                Err(_) => events.extend(self.break_scope(left)),
+                Err(Unready::Load(hash)) => return Err(NotLoaded(hash)),
+                Err(Unready::Fail(_)) => events.extend(self.break_scope(left)),
             },
         }
-        events
+        Ok(events)
     }
 
     fn tolerate(&self, mut left: Left, to: Option<NodeId>, jump: bool) -> Vec<Event> {
@@ -437,7 +444,7 @@ fn before(step: Step<'_>, jump: bool) -> Events {
         return Ok(Vec::new());
     }
     if let Some(failure) = limit_reached(step, jump) {
-        return Ok(step.fail(failure, Again::Never));
+        return step.fail(failure, Again::Never);
     }
     if let Some(when) = &step.plan().when {
         match step.test(when) {

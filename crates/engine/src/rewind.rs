@@ -15,7 +15,8 @@ impl Run {
     pub(crate) fn resumed(&mut self, resume: &Resume) -> Result<(), Corrupt> {
         self.paused = false;
         self.opened.budget.replace(&resume.budget);
-        if self.closed.is_some() {
+        // A run that succeeded has nothing left to go on with.
+        if self.closed.as_ref().is_some_and(|closed| !closed.status.is_success()) {
             (self.closed, self.ended_at, self.ending) = (None, None, None);
             self.cancels = 0;
             self.live_from_ms = self.live_ms;

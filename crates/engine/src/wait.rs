@@ -90,10 +90,10 @@ fn answered(step: Step<'_>, until: &Until, answer: &Answer) -> Events {
     match (&answer.body, until) {
         (Body::Slept, Until::Person(ask)) => deadline_passed(step, ask),
         (Body::Slept, _) => step.complete(Some(Stored::null()), None),
-        (Body::Failed(failure), _) => Ok(step.fail(failure.clone(), Again::Allowed)),
+        (Body::Failed(failure), _) => step.fail(failure.clone(), Again::Allowed),
         (Body::Returned { .. } | Body::Replied(_) | Body::Ended { .. } | Body::Cancelled, _) => {
             let failure = Failure::new(ErrorKind::Cancelled, "the wait was cancelled from outside");
-            Ok(step.fail(failure, Again::Never))
+            step.fail(failure, Again::Never)
         }
     }
 }
@@ -103,7 +103,7 @@ fn deadline_passed(step: Step<'_>, ask: &Ask) -> Events {
     match &ask.on_deadline {
         OnDeadline::Fail => {
             let message = format!("nobody answered `{}` within {late}", step.plan().key);
-            Ok(step.fail(Failure::new(ErrorKind::Timeout, message), Again::Never))
+            step.fail(Failure::new(ErrorKind::Timeout, message), Again::Never)
         }
         OnDeadline::Value(template) => match step.render(template) {
             Ok(value) => step.complete(Some(Stored::Value(value)), None),

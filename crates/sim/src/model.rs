@@ -45,7 +45,8 @@ impl SimModel {
     }
 
     fn next_call(&self, request: &Request, tools: &[ToolSpec]) -> Option<ToolUse> {
-        let rounds = request.messages.iter().filter(|m| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
+        let rounds =
+            request.messages.iter().filter(|m| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
         let (rounds, last) = (rounds.count() as u64, request.messages.last());
         let tool = match wanted_mark(last) {
             true => tools.iter().find(|t| t.name == SAVE).filter(|_| saved(request).is_none())?,

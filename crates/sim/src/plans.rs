@@ -149,18 +149,19 @@ impl Writer {
     }
 
     fn needs_block(&mut self, reach: &Reach, depth: u32) -> Value {
-        let mut inner = Reach { previous: false, ..reach.clone() };
         let mut ids: Vec<String> = Vec::new();
         let mut steps = Vec::new();
         for _ in 0..self.chance.below(3) + 2 {
             let id = self.id();
-            let mut step = self.step(&id, &inner, depth + 1);
-            let needs: Vec<&String> = ids.iter().filter(|_| self.chance.percent(50)).collect();
+            let needs: Vec<String> = ids.iter().filter(|_| self.chance.percent(50)).cloned().collect();
+            // Only what a step needs has surely ended when it begins.
+            let mut reach = Reach { previous: false, ..reach.clone() };
+            reach.ids.extend(needs.iter().cloned());
+            let mut step = self.step(&id, &reach, depth + 1);
             step["needs"] = json!(needs);
             if !needs.is_empty() && self.wild(20) {
                 step["run_if"] = json!("always");
             }
-            inner.ids.extend(needs.into_iter().cloned());
             ids.push(id.clone());
             steps.push(step);
         }

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use crate::chance::{Chance, tie};
 
 /// These touch nothing but the run's own files, so they stay as they are.
-const REAL: [&str; 6] =
-    ["read_file", "write_file", "list_files", "load_artifact", "save_artifact", "list_artifacts"];
+const REAL: [&str; 6] = ["read_file", "write_file", "list_files", "load_artifact", "save_artifact", "list_artifacts"];
 
 /// Is a tool replaced when a run is simulated?
 pub fn is_simulated(tool: &str) -> bool {

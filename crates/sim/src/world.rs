@@ -68,7 +68,8 @@ impl World {
         if !self.troubled || !chance.percent(18) {
             return None;
         }
-        let kinds = [ErrorKind::Tool, ErrorKind::Transport, ErrorKind::RateLimit, ErrorKind::Provider, ErrorKind::Config];
+        let kinds =
+            [ErrorKind::Tool, ErrorKind::Transport, ErrorKind::RateLimit, ErrorKind::Provider, ErrorKind::Config];
         let kind = chance.pick(&kinds).copied().unwrap_or(ErrorKind::Tool);
         Some(match chance.below(10) {
             0 => Coming::Never,

@@ -85,11 +85,7 @@ fn compile(text: &str) -> Result<Program, String> {
 }
 
 impl<'c> Driver<'c> {
-    pub fn new(
-        world: World<'c>,
-        journal: Vec<Entry>,
-        outside: Vec<(usize, usize)>,
-    ) -> Result<Driver<'c>, String> {
+    pub fn new(world: World<'c>, journal: Vec<Entry>, outside: Vec<(usize, usize)>) -> Result<Driver<'c>, String> {
         let run = Run::fold(&journal).map_err(|e| e.to_string())?;
         let now = run.at;
         let done = outside[outside.len() - 1];
@@ -208,11 +204,11 @@ impl<'c> Driver<'c> {
     }
 
     fn after_the_end(&mut self) -> Result<bool, String> {
-        let ends = self.world.case.lines.iter().filter_map(|l| match l {
+        let mut ends = self.world.case.lines.iter().filter_map(|l| match l {
             Line::End(what) => Some(what),
             _ => None,
         });
-        let Some(what) = ends.skip(self.done.1).next().cloned() else { return Ok(false) };
+        let Some(what) = ends.nth(self.done.1).cloned() else { return Ok(false) };
         self.done.1 += 1;
         self.happen(&what)?;
         Ok(true)
