@@ -267,7 +267,11 @@ impl Worker {
     /// Starts the child run that a command names, or finds it; its end comes back through `wake_parent`.
     pub(crate) async fn start_child(self: &Arc<Worker>, opened: Opened) -> Result<(), Error> {
         let run = opened.run;
-        self.create_idle(opened, None, true).await?;
+        match self.create_idle(opened, None, true).await {
+            // It was started before its parent was interrupted.
+            Ok(_) | Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let row = self.row(run).await?;
         if !row.summary.status.is_final() {
             self.take_up(run).await?;

@@ -99,10 +99,11 @@ impl Service {
             let rest = self.worker().settle(run).await?;
             let Rest::Waiting(awaits) = &rest else { return Ok(rest) };
             let Some(child) = self.moving_child(awaits).await? else { return Ok(rest) };
-            Box::pin(self.settle(child)).await?;
-            // The child has told its parent by now, or has died before it could.
-            self.worker().take_up(run).await?;
-            tokio::time::sleep(PARENT_PAUSE).await;
+            if let Rest::Ended(_) = Box::pin(self.settle(child)).await? {
+                // It has told its parent by now, or has died before it could.
+                self.worker().take_up(run).await?;
+                tokio::time::sleep(PARENT_PAUSE).await;
+            }
         }
     }
 
