@@ -211,7 +211,8 @@ impl Worker {
         self.timer_set.notify_one();
     }
 
-    /// Waits until a run has ended, or waits for something other than time.
+    /// Waits until a run has ended, or waits for something other than time: a child run, for one, which may wait for
+    /// time itself.
     pub async fn settle(self: &Arc<Worker>, run: RunId) -> Result<Rest, Error> {
         let mut tail = self.store.tail();
         loop {
@@ -317,7 +318,7 @@ impl Worker {
 const SIGNAL_TRIES: usize = 100;
 
 fn only_time(awaits: &[String]) -> bool {
-    awaits.iter().all(|a| a == "time" || a.starts_with("run:"))
+    awaits.iter().all(|a| a == "time")
 }
 
 fn pending_summary(run: &Run) -> Summary {
