@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of workflows. Everything a stranger can send is bounded here: size, depth, number of nodes, aliases.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use relais_plan::{Problem, Problems, Source, Span};
@@ -46,8 +47,10 @@ pub fn parse(source: &Source) -> Result<Node, Problems> {
         let message = format!("the file has {} bytes; at most {MAX_BYTES} are read", source.text.len());
         return Err(vec![Problem::error(Span::default(), message)]);
     }
-    let mut tree = Tree::new(&source.text);
-    match tree.read() {
+    let body = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
+    let (parsed, offsets) = parser_text(body);
+    let mut tree = Tree::new(body, offsets, source.text.len() - body.len());
+    match tree.read(&parsed) {
         Err(problem) => tree.problems.push(*problem),
         Ok(Some(root)) if tree.problems.is_empty() => return Ok(root),
         Ok(Some(_)) => {}
@@ -150,7 +153,7 @@ pub fn plain(text: &str) -> Value {
 }
 
 fn number(text: &str) -> Option<Number> {
-    let digits = text.strip_prefix('+').unwrap_or(text);
+    let digits = text.strip_prefix('+').filter(|rest| !rest.starts_with('-')).unwrap_or(text);
     if let Some(hex) = digits.strip_prefix("0x") {
         return u64::from_str_radix(hex, 16).ok().map(Number::from);
     }
@@ -172,6 +175,48 @@ fn number(text: &str) -> Option<Number> {
         return None;
     }
     digits.parse::<f64>().ok().and_then(Number::from_f64)
+}
+
+/// What the parser reads, and the byte offset of each of its characters in the text; no offsets where they are the
+/// same. JSON writes what lies beyond `\uffff` as two escapes, a form that YAML does not know: it becomes one.
+fn parser_text(text: &str) -> (Cow<'_, str>, Vec<u32>) {
+    if text.contains("\\u") && serde_json::from_str::<Value>(text).is_ok() {
+        let (joined, offsets) = join_surrogates(text);
+        return (Cow::Owned(joined), offsets);
+    }
+    let offsets = match text.is_ascii() {
+        true => Vec::new(),
+        false => text.char_indices().map(|(offset, _)| offset as u32).collect(),
+    };
+    (Cow::Borrowed(text), offsets)
+}
+
+/// For valid JSON only: there every backslash begins an escape.
+fn join_surrogates(text: &str) -> (String, Vec<u32>) {
+    let (mut joined, mut offsets) = (String::with_capacity(text.len()), Vec::with_capacity(text.len()));
+    let mut at = 0;
+    while let Some(letter) = text[at..].chars().next() {
+        let (piece, length) = match surrogate_pair(&text[at..]) {
+            Some(letter) => (format!("\\U{:08x}", letter as u32), SURROGATE_PAIR_BYTES),
+            None if letter == '\\' => (text[at..].chars().take(2).collect(), 2),
+            None => (letter.to_string(), letter.len_utf8()),
+        };
+        offsets.extend(piece.chars().enumerate().map(|(inside, _)| (at + inside.min(length)) as u32));
+        joined.push_str(&piece);
+        at += length;
+    }
+    (joined, offsets)
+}
+
+/// `\ud83d\ude00`
+const SURROGATE_PAIR_BYTES: usize = 12;
+
+fn surrogate_pair(text: &str) -> Option<char> {
+    let unit = |at: usize| u16::from_str_radix(text.get(at..at + 6)?.strip_prefix("\\u")?, 16).ok();
+    let pair = [unit(0)?, unit(6)?];
+    let mut letters = char::decode_utf16(pair).flatten();
+    let letter = letters.next()?;
+    (letters.next().is_none() && letter.len_utf16() == 2).then_some(letter)
 }
 
 /// A list or map that is being read.
@@ -203,16 +248,11 @@ struct Tree<'t> {
 type Step = Result<(), Box<Problem>>;
 
 impl<'t> Tree<'t> {
-    fn new(text: &'t str) -> Tree<'t> {
-        let body = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let offsets = match body.is_ascii() {
-            true => Vec::new(),
-            false => body.char_indices().map(|(offset, _)| offset as u32).collect(),
-        };
+    fn new(text: &'t str, offsets: Vec<u32>, skipped: usize) -> Tree<'t> {
         Tree {
-            text: body,
+            text,
             offsets,
-            skipped: text.len() - body.len(),
+            skipped,
             frames: Vec::new(),
             anchors: HashMap::new(),
             root: None,
@@ -221,8 +261,8 @@ impl<'t> Tree<'t> {
         }
     }
 
-    fn read(&mut self) -> Result<Option<Node>, Box<Problem>> {
-        let mut parser = Parser::new_from_str(self.text);
+    fn read(&mut self, parsed: &str) -> Result<Option<Node>, Box<Problem>> {
+        let mut parser = Parser::new_from_str(parsed);
         let mut documents = 0;
         while let Some(next) = parser.next_event() {
             let (event, range) = next.map_err(|error| self.syntax(error.marker(), error.info()))?;
@@ -432,4 +472,83 @@ fn is_string_tag(tag: &Tag) -> bool {
 
 fn doubled(name: &str, span: Span) -> Problem {
     Problem::error(span, format!("the key `{name}` is written twice")).help("only one of the two can be meant")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source { name: "test.yaml".into(), text: text.into() }
+    }
+
+    #[test]
+    fn scalars_follow_the_core_schema() {
+        let check = |text: &str, expected: Value| {
+            assert_eq!(parse(&source(&format!("a: {text}"))).unwrap().to_value()["a"], expected, "{text}");
+        };
+        check("yes", json!("yes"));
+        check("TRUE", json!(true));
+        check("~", json!(null));
+        check("''", json!(""));
+        check("-3", json!(-3));
+        check("+7", json!(7));
+        check("+-7", json!("+-7"));
+        check("0x1F", json!(31));
+        check("0o17", json!(15));
+        check("18446744073709551615", json!(u64::MAX));
+        check("1.50", json!(1.5));
+        check("1e3", json!(1000.0));
+        check("1.2.3", json!("1.2.3"));
+        check("2027-01-01", json!("2027-01-01"));
+        check("!!str 5", json!("5"));
+        check("|\n  two\n  lines\n", json!("two\nlines\n"));
+        check("[a,\r\n b]\r\n", json!(["a", "b"]));
+        check("{ 1: x, true: y }", json!({ "1": "x", "true": "y" }));
+    }
+
+    #[test]
+    fn json_is_read_with_its_own_escapes() {
+        let text = r#"{ "é": "\ud83d\ude00 \\ud83d\\ude00 \u00e9 \/", "b": 1 }"#;
+        let root = parse(&source(text)).unwrap();
+        assert_eq!(root.to_value(), serde_json::from_str::<Value>(text).unwrap());
+        let span = root.span_at("/b");
+        assert_eq!(&text[span.start as usize..span.end as usize], "1");
+    }
+
+    #[test]
+    fn places_are_bytes() {
+        let check = |text: &str, pointer: &str, expected: &str| {
+            let root = parse(&source(text)).unwrap();
+            let span = root.span_at(pointer);
+            assert_eq!(&text[span.start as usize..span.end as usize], expected);
+        };
+        check("a: ä\nb: [ö, üü]\n", "/b/1", "üü");
+        check("\u{feff}a: { b: x }\n", "/a/b", "x");
+        check("a: { b: x }\n", "/a/missing", "{ b: x }");
+        check("a:\n  - b: 1\n\n  - c: 2\n\nd: 3\n", "/a/0", "b: 1");
+        check("a/b: { c~d: x }\n", "/a~1b/c~0d", "x");
+    }
+
+    #[test]
+    fn what_is_refused_says_where() {
+        let check = |text: &str, expected: &str, position: (usize, usize)| {
+            let source = source(text);
+            let problems = parse(&source).unwrap_err();
+            assert!(problems[0].message.contains(expected), "{problems:?}");
+            assert_eq!(source.position(problems[0].span.start), position, "{problems:?}");
+        };
+        check("", "empty", (1, 1));
+        check("# nothing\n", "empty", (1, 1));
+        check("a: 1\nb: 2\na: 3\n", "`a` is written twice", (3, 1));
+        check("a: 1\n---\nb: 2\n", "several documents", (2, 1));
+        check("a: *b\n", "not valid YAML", (1, 4));
+        check("a: &x [*x]\n", "inside its own anchor", (1, 8));
+        check("? [a]\n: b\n", "a key must be text", (1, 3));
+        check("a: !secret b\n", "tags such as", (1, 4));
+        check("é: 1\n<<: { a: 1 }\n", "merge keys", (2, 1));
+    }
 }

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use relais_dialects::{Loader, read};
+use relais_dialects::{Loader, json_schema, read};
 use relais_plan::Source;
 use relais_plan::check::{World, check};
 use serde_json::{Value, json};
@@ -52,6 +53,37 @@ fn every_block_of_the_reference_loads() {
     };
     let found: Vec<String> = blocks.iter().flat_map(shown).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn every_key_is_in_the_reference() {
+    let text = std::fs::read_to_string(format!("{ROOT}/docs/file-format.md")).unwrap();
+    let mut keys = BTreeSet::new();
+    collect_keys(&json_schema(), &mut keys);
+    assert!(keys.len() >= 80, "only {} keys", keys.len());
+    // A key stands in code marks: alone, or as the first word of what can be written.
+    let is_told = |key: &&String| text.contains(&format!("`{key}`")) || text.contains(&format!("{key}:"));
+    let missing: Vec<&String> = keys.iter().filter(|key| !is_told(key)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The keys of all maps that the format knows.
+fn collect_keys(schema: &Value, keys: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(map) => {
+            for (word, value) in map {
+                match (word.as_str(), value) {
+                    ("properties", Value::Object(properties)) => {
+                        keys.extend(properties.keys().cloned());
+                        properties.values().for_each(|property| collect_keys(property, keys));
+                    }
+                    _ => collect_keys(value, keys),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_keys(item, keys)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 #[test]

@@ -96,8 +96,8 @@ fn long_chains_are_read_in_time() {
 
 #[test]
 fn many_mistakes_are_found_in_time() {
-    check(format!("steps: [{}]", "{ goto: nowhere }, ".repeat(5_000)));
-    check(format!("steps: [{}]", "{ wait: 1s, needs: [nowhere] }, ".repeat(5_000)));
+    check(format!("steps: [{}]", "{ goto: nowhere }, ".repeat(2_000)));
+    check(format!("steps: [{}]", "{ wait: 1s, needs: [nowhere] }, ".repeat(2_000)));
 }
 
 #[test]

@@ -742,7 +742,7 @@ impl Instance {
 
     fn rest(&mut self, id: CommandId) {
         match &mut self.work {
-            Work::Agent(agent) => agent.resting = Some(id),
+            Work::Agent(agent) => agent.rest(id),
             _ => self.work = Work::Resting(id),
         }
     }
@@ -826,6 +826,22 @@ impl AgentWork {
         self.messages.extend(said.into_iter().cloned());
         self.asked = Some(id);
         self.failed = None;
+    }
+
+    /// The whole step is to be tried again; what was in flight is not waited for any more.
+    fn rest(&mut self, id: CommandId) {
+        self.resting = Some(id);
+        self.forget_flight();
+    }
+
+    /// Calls in flight are as if they had not been asked.
+    pub(crate) fn forget_flight(&mut self) {
+        self.asked = None;
+        for used in &mut self.uses {
+            if matches!(used.state, UseState::Asked(_) | UseState::Approving(_)) {
+                used.state = UseState::New;
+            }
+        }
     }
 
     fn commands(&self) -> Vec<CommandId> {

@@ -111,7 +111,11 @@ impl Run {
     /// Open lines of control that are not merely around others.
     fn open_lines(&self) -> u64 {
         let around = |scope: &Scope| match scope.at {
-            At::In(node) => matches!(scope.steps.get(&node).map(|i| &i.work), Some(Work::Fan(_) | Work::Each(_))),
+            At::In(node) => match scope.steps.get(&node).map(|i| &i.work) {
+                Some(Work::Fan(fan)) => fan.open > 0,
+                Some(Work::Each(each)) => each.open > 0,
+                _ => false,
+            },
             At::Start | At::Before { .. } | At::Broken(_) | At::End => false,
         };
         self.open_scopes.iter().filter(|id| !around(self.scope(**id))).count() as u64

@@ -31,5 +31,5 @@ pub use ending::adopt;
 pub use event::*;
 pub use program::{Program, matches_pattern};
 pub use run::*;
-pub use summary::{Summary, summary, wake_at};
+pub use summary::{Summary, status, summary, wake_at};
 pub use wait::check_answer;

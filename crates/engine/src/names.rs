@@ -211,15 +211,21 @@ impl View<'_> {
     /// The last completed step before in the same sequence, else that of the enclosing block, else the input.
     fn previous(&self) -> Result<Cow<'_, Value>, EvalError> {
         let mut scope = self.scope;
+        let mut last = self.run.scope(scope).last;
         loop {
-            let place = self.run.scope(scope);
-            if let Some((node, _)) = place.last {
+            if let Some((node, _)) = last {
                 return self.output(scope, node);
             }
+            let place = self.run.scope(scope);
             let Some((up, opener)) = place.parent else { break };
             if let Some(lane) = self.needed_lane(up, opener, place) {
                 return self.scope_output(lane);
             }
+            // What came before the block, even if its sequence has gone on since: a detached lane must not notice.
+            last = match (place.kind, self.run.instance(up, opener)) {
+                (ScopeKind::Lane | ScopeKind::Item | ScopeKind::Undo, Some(block)) => block.before.last,
+                _ => self.run.scope(up).last,
+            };
             scope = up;
         }
         self.stored(&self.run.opened.input)

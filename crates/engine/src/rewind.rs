@@ -90,9 +90,12 @@ impl Run {
         }
     }
 
-    /// How many lanes or bodies of a block are open, after some were reopened or forgotten.
+    /// How many lanes or bodies of a block are open, after some were reopened or forgotten. It waits for all of them.
     fn count_open(&mut self, scope: ScopeId, node: NodeId) {
         let inner = self.inner_scopes(scope, node);
+        for id in &inner {
+            self.scopes[*id as usize].detached = false;
+        }
         let open = inner.iter().filter(|s| self.scope(**s).settled.is_none()).count() as u32;
         match self.scopes[scope as usize].steps.get_mut(&node).map(|i| &mut i.work) {
             Some(Work::Fan(fan)) => fan.open = open,
@@ -107,7 +110,7 @@ impl Run {
             self.undoable.iter().filter(|u| u.undone).map(|u| (u.scope, u.node)).collect();
         self.undoable.retain(|u| !u.undone);
         for (scope, node) in undone {
-            if self.instance(scope, node).is_some() {
+            if self.instance(scope, node).is_some() && is_current(self, scope) {
                 self.go_back(scope, node, &[]);
             }
         }
@@ -291,16 +294,9 @@ impl Instance {
 impl AgentWork {
     fn retake(&mut self, resume: &Resume) {
         self.failed = None;
-        self.asked = None;
+        self.forget_flight();
         for used in &mut self.uses {
-            let uncertain = match &used.state {
-                UseState::Failed(failure) => failure.kind == ErrorKind::Uncertain,
-                UseState::Asked(_) | UseState::Approving(_) => {
-                    used.state = UseState::New;
-                    false
-                }
-                UseState::New | UseState::Approved(_) | UseState::Returned(_) => false,
-            };
+            let uncertain = matches!(&used.state, UseState::Failed(f) if f.kind == ErrorKind::Uncertain);
             match &resume.assume {
                 Some(value) if uncertain => used.state = UseState::Returned(Stored::Value(value.clone())),
                 None if uncertain && resume.redo => used.state = UseState::New,
@@ -390,10 +386,12 @@ fn dependents(program: &Program, fan: NodeId, lane: u32) -> Vec<u32> {
 fn find(program: &Program, run: &Run, path: &str) -> Result<(ScopeId, NodeId), String> {
     let mut paths = Vec::new();
     for (id, scope) in run.scopes.iter().enumerate() {
+        if !is_current(run, id as ScopeId) {
+            continue;
+        }
         for node in scope.steps.keys().filter(|n| !program.plan.node(**n).hidden) {
             let here = step_path(program, run, id as ScopeId, *node);
-            let abandoned = scope.settled == Some((StepStatus::Cancelled, None)) && scope.steps.is_empty();
-            if (here == path || program.plan.node(*node).key == path) && !abandoned {
+            if here == path || program.plan.node(*node).key == path {
                 paths.push((here, id as ScopeId, *node));
             }
         }
@@ -409,6 +407,18 @@ fn find(program: &Program, run: &Run, path: &str) -> Result<(ScopeId, NodeId), S
             }
         },
     }
+}
+
+/// Is a scope part of what the body has come to? Those of former attempts and passes are history, exits never were.
+fn is_current(run: &Run, scope: ScopeId) -> bool {
+    let mut at = scope;
+    while let Some((up, opener)) = run.scope(at).parent {
+        if !run.inner_scopes(up, opener).contains(&at) {
+            return false;
+        }
+        at = up;
+    }
+    at == BODY
 }
 
 /// Where a step stands in a run: `loop[7]/fetch`, `tell/mail`.

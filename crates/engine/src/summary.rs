@@ -48,7 +48,8 @@ pub fn summary(program: &Program, run: &Run) -> Summary {
     }
 }
 
-fn status(run: &Run) -> RunStatus {
+/// How the run stands.
+pub fn status(run: &Run) -> RunStatus {
     match &run.closed {
         Some(closed) => closed.status,
         None if run.in_flight().next().is_some() || run.has_decisions() => RunStatus::Running,

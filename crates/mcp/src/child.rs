@@ -6,10 +6,12 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 /// Variables that a server keeps of ours.
 const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
@@ -18,9 +20,13 @@ const LAST_WORDS_BYTES: usize = 4 * 1024;
 /// More than any honest answer; a server that writes more for one request floods us.
 const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How long a process whose connection is lost may take to end and to be heard out.
+const ENDING_TIME: Duration = Duration::from_millis(500);
+
 /// Dropping it kills the whole group.
 pub struct Child {
     wrapper: Box<dyn ChildWrapper>,
+    heard: Option<JoinHandle<()>>,
 }
 
 /// What the transport talks to.
@@ -57,18 +63,22 @@ impl Child {
     ) -> std::io::Result<(Child, Pipes)> {
         let mut command = CommandWrap::from(command(program, arguments, environment));
         command.wrap(KillOnDrop).wrap(ProcessGroup::leader());
-        let mut child = Child { wrapper: command.spawn()? };
+        let mut child = Child { wrapper: command.spawn()?, heard: None };
         let missing = || std::io::Error::other("the process has no pipes");
         let stdin = child.wrapper.stdin().take().ok_or_else(missing)?;
         let stdout = child.wrapper.stdout().take().ok_or_else(missing)?;
         let stderr = child.wrapper.stderr().take().ok_or_else(missing)?;
-        tokio::spawn(words.clone().listen(stderr));
+        child.heard = Some(tokio::spawn(words.clone().listen(stderr)));
         Ok((child, Pipes { stdin, stdout: Metered { stdout, meter: meter.clone() } }))
     }
 
-    /// How it ended, if it has.
-    pub fn ending(&mut self) -> Option<String> {
-        let status = self.wrapper.inner_mut().try_wait().ok().flatten()?;
+    /// How it ended, if it has or is about to, once its last words are heard.
+    pub async fn ending(&mut self) -> Option<String> {
+        let ended = tokio::time::timeout(ENDING_TIME, self.wrapper.inner_mut().wait()).await;
+        let status = ended.ok()?.ok()?;
+        if let Some(heard) = self.heard.take() {
+            let _ = tokio::time::timeout(ENDING_TIME, heard).await;
+        }
         Some(format!("the process ended with {status}"))
     }
 }

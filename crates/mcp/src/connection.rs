@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion,
-    RequestMetaObject,
+    CallToolRequestParams, CallToolResponse, ClientConfig, ClientRequest, Implementation, ListToolsRequest,
+    PaginatedRequestParams, ProtocolVersion, RequestMetaObject, SubscriptionFilter,
 };
 use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -29,19 +29,20 @@ const TOOLS_MAX: usize = 1_000;
 const PAGES_MAX: usize = 100;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const REDIRECTS_MAX: usize = 5;
-/// How long a server that let a call time out may take to answer a ping.
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server that let a call time out may take for a sign of life.
+const SIGN_OF_LIFE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Under which name a call carries its idempotency key.
 const KEY_FIELD: &str = "relais/idempotencyKey";
 
 pub struct Connection {
     service: RunningService<RoleClient, Listener>,
     /// Killed with the connection.
-    child: Mutex<Option<Child>>,
+    child: tokio::sync::Mutex<Option<Child>>,
     pub words: LastWords,
     meter: Meter,
     tools: Mutex<Option<Arc<[RemoteTool]>>>,
     changed: Arc<AtomicBool>,
+    /// A call has timed out since the last sign of life.
     doubtful: AtomicBool,
 }
 
@@ -57,6 +58,8 @@ impl ClientHandler for Listener {
 
     fn get_info(&self) -> ClientConfig {
         let mut info = ClientConfig::default();
+        // What the handshake asks for; the stateless era is found by asking for it.
+        info.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
         info.client_info = Implementation::new("relais", env!("CARGO_PKG_VERSION"));
         info
     }
@@ -84,8 +87,10 @@ impl Connection {
                 let started = Child::start(program, &config.args, &config.env, words, &meter);
                 let (mut child, pipes) = started.map_err(|error| cannot_start(program, &error))?;
                 let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin);
-                let served = listener.serve_with_lifecycle(transport, mode).await;
-                (served.map_err(|error| not_served(&error, child.ending(), &meter))?, Some(child))
+                match listener.serve_with_lifecycle(transport, mode).await {
+                    Ok(service) => (service, Some(child)),
+                    Err(error) => return Err(not_served(&error, child.ending().await, &meter)),
+                }
             }
             (None, Some(url)) => {
                 let served = listener.serve_with_lifecycle(http_transport(url, config)?, mode).await;
@@ -93,15 +98,30 @@ impl Connection {
             }
             _ => return Err(Trouble::new(Kind::Config, "give it either a `command` or a `url`, and not both")),
         };
+        subscribe(service.peer(), &changed);
         let (tools, doubtful) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Connection { service, child: Mutex::new(child), words: words.clone(), meter, tools, changed, doubtful })
+        Ok(Connection {
+            service,
+            child: tokio::sync::Mutex::new(child),
+            words: words.clone(),
+            meter,
+            tools,
+            changed,
+            doubtful,
+        })
+    }
+
+    /// Kills the process even while calls are on their way; they fail.
+    pub async fn close(&self) {
+        self.service.cancellation_token().cancel();
+        *self.child.lock().await = None;
     }
 
     pub fn protocol(&self) -> String {
         self.peer().peer_info().map_or_else(String::new, |info| info.protocol_version.to_string())
     }
 
-    /// Worth another request. A server that let a call time out must first answer a ping, with whatever it likes.
+    /// Worth another request. A server that let a call time out must first give a sign of life: any answer.
     pub async fn is_alive(&self) -> bool {
         if self.peer().is_transport_closed() || self.meter.is_flooded() {
             return false;
@@ -109,9 +129,10 @@ impl Connection {
         if !self.doubtful.load(Ordering::Acquire) {
             return true;
         }
-        let page = self.peer().list_tools(None);
+        // Not `list_tools`, which may answer from a cache.
+        let page = self.peer().send_request(ClientRequest::ListToolsRequest(ListToolsRequest::default()));
         let answers = !matches!(
-            tokio::time::timeout(PING_TIMEOUT, page).await,
+            tokio::time::timeout(SIGN_OF_LIFE_TIMEOUT, page).await,
             Err(_) | Ok(Err(ServiceError::TransportClosed | ServiceError::TransportSend(_)))
         );
         self.doubtful.store(!answers, Ordering::Release);
@@ -119,10 +140,9 @@ impl Connection {
     }
 
     pub async fn tools(&self, limits: Limits) -> Result<Arc<[RemoteTool]>, Trouble> {
-        if !self.changed.swap(false, Ordering::AcqRel) {
-            if let Some(known) = self.known_tools() {
-                return Ok(known);
-            }
+        let has_changed = self.changed.swap(false, Ordering::AcqRel);
+        if let Some(known) = self.known_tools().filter(|_| !has_changed) {
+            return Ok(known);
         }
         self.meter.reset();
         let late = |_| Trouble::new(Kind::Timeout, format!("it did not list its tools within {:?}", limits.start));
@@ -141,7 +161,10 @@ impl Connection {
         for _ in 0..PAGES_MAX {
             let mut page = PaginatedRequestParams::default();
             page.cursor = cursor;
-            let result = self.peer().list_tools(Some(page)).await.map_err(|error| self.lost(error, false))?;
+            let result = match self.peer().list_tools(Some(page)).await {
+                Ok(result) => result,
+                Err(error) => return Err(self.lost(error, false).await),
+            };
             tools.extend(result.tools.into_iter().map(RemoteTool::from));
             if tools.len() > TOOLS_MAX {
                 return Err(Trouble::new(Kind::Protocol, format!("it lists more than {TOOLS_MAX} tools")));
@@ -167,7 +190,11 @@ impl Connection {
             self.doubtful.store(true, Ordering::Release);
             return Err(Trouble::after_sending(Kind::Timeout, format!("`{tool}` did not answer within {timeout:?}")));
         };
-        match answer.map_err(|error| self.lost(error, true))? {
+        let response = match answer {
+            Ok(response) => response,
+            Err(error) => return Err(self.lost(error, true).await),
+        };
+        match response {
             CallToolResponse::Complete(result) if result.is_error == Some(true) => {
                 Err(Trouble::new(Kind::Tool, content::text(&result)))
             }
@@ -183,23 +210,51 @@ impl Connection {
         self.service.peer()
     }
 
-    fn lost(&self, error: ServiceError, is_call: bool) -> Trouble {
-        let ended = self.child.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(Child::ending);
-        let reason = match (&error, ended) {
-            _ if self.meter.is_flooded() => "it floods its output".to_owned(),
-            (_, Some(ended)) => ended,
-            (ServiceError::TransportClosed, None) => "the connection was lost".to_owned(),
-            (other, None) => chain(other),
-        };
+    async fn lost(&self, error: ServiceError, is_call: bool) -> Trouble {
         match &error {
             ServiceError::McpError(refused) => Trouble::new(Kind::Tool, refused.message.to_string()),
             ServiceError::TransportSend(failed) if is_undelivered(failed.error.as_ref()) => {
-                Trouble::new(Kind::Unreachable, reason)
+                Trouble::new(Kind::Unreachable, chain(&error))
             }
-            ServiceError::UnexpectedResponse => Trouble { kind: Kind::Protocol, message: reason, sent: is_call },
-            _ => Trouble { kind: Kind::Unreachable, message: reason, sent: is_call },
+            ServiceError::UnexpectedResponse => Trouble { kind: Kind::Protocol, message: chain(&error), sent: is_call },
+            _ => Trouble { kind: Kind::Unreachable, message: self.loss(&error).await, sent: is_call },
         }
     }
+
+    async fn loss(&self, error: &ServiceError) -> String {
+        if self.meter.is_flooded() {
+            return "it floods its output".to_owned();
+        }
+        let mut child = self.child.lock().await;
+        let ended = match child.as_mut() {
+            Some(child) => child.ending().await,
+            None => None,
+        };
+        match (ended, error) {
+            (Some(ended), _) => ended,
+            (None, ServiceError::TransportClosed) => "the connection was lost".to_owned(),
+            (None, other) => chain(other),
+        }
+    }
+}
+
+/// In the stateless era a server tells of changes only to those who ask. The task ends with the connection.
+fn subscribe(peer: &Peer<RoleClient>, changed: &Arc<AtomicBool>) {
+    let Some(info) = peer.peer_info() else { return };
+    let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+    if info.protocol_version.has_initialize() || !tells {
+        return;
+    }
+    let (peer, changed) = (peer.clone(), changed.clone());
+    tokio::spawn(async move {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let Ok(mut subscription) = peer.listen(filter).await else { return };
+        // Something may have changed before the server listened.
+        changed.store(true, Ordering::Release);
+        while let Ok(Some(_)) = subscription.next().await {
+            changed.store(true, Ordering::Release);
+        }
+    });
 }
 
 fn both_eras() -> ClientLifecycleMode {
@@ -261,6 +316,7 @@ fn is_undelivered(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
             error.is_connect() || error.status().is_some_and(|s| s.is_client_error())
         }
         Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => true,
+        Some(StreamableHttpError::HttpStatus(answer)) => answer.status < 500,
         Some(StreamableHttpError::SessionExpired) => true,
         _ => false,
     }

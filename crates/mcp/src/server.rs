@@ -107,7 +107,10 @@ impl Server {
 
     /// Ends the process and all that it started. The next call starts it again.
     pub async fn stop(&self) {
-        self.state.lock().await.connection = None;
+        let connection = self.state.lock().await.connection.take();
+        if let Some(connection) = connection {
+            connection.close().await;
+        }
     }
 
     /// The lock is held while starting, so that a server is started once however many want it.

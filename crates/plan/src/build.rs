@@ -394,7 +394,193 @@ fn opener_word(nodes: &[Node], regions: &[Region], region: RegionId) -> String {
 fn block_word(node: &Node) -> &str {
     match &node.op {
         Op::Fan(fan) if matches!(fan.output, FanOutput::Sinks(_)) => "`needs` block",
-        Op::Fan(fan) if matches!(fan.output, FanOutput::Only) => "group",
+        Op::Fan(fan) if matches!(fan.output, FanOutput::Only) && node.kind == "steps" => "group",
         Op::Fan(_) | Op::Each(_) | Op::Call(_) | Op::Choose { .. } | Op::Wait(_) | Op::End { .. } => &node.kind,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::step::{Awaited, Name};
+    use crate::{Expr, LaneFailure, OnLimit, Span, Template, Until};
+
+    fn step(id: &str, kind: Kind) -> Step {
+        let id = (!id.is_empty()).then(|| id.to_owned());
+        Step { id, ..Step::new("test", kind, Span::default()) }
+    }
+
+    fn wait(id: &str) -> Step {
+        step(id, Kind::Wait(Until::Signal { name: "go".into() }))
+    }
+
+    fn set(id: &str, name: &str) -> Step {
+        step(id, Kind::Set(vec![(name.into(), Template::Literal(1.into()))]))
+    }
+
+    fn goto(id: &str, to: &str, max: Option<u32>) -> Step {
+        step(id, Kind::Goto { to: Name { text: to.into(), span: Span::default() }, max })
+    }
+
+    fn needing(step: Step, needs: &[&str]) -> Step {
+        let needs = needs.iter().map(|need| Name { text: (*need).into(), span: Span::default() }).collect();
+        Step { needs: Some(needs), ..step }
+    }
+
+    fn choose(id: &str, then: Vec<Step>, other: Vec<Step>) -> Step {
+        let when = Expr::new("input", Span::default());
+        let arms = vec![Branch { label: "then".into(), when, steps: then }];
+        step(id, Kind::Choose { arms, other: Some(other) })
+    }
+
+    fn group(id: &str, steps: Vec<Step>) -> Step {
+        step(id, Kind::Group { steps, on_failure: LaneFailure::Cancel })
+    }
+
+    fn parallel(id: &str, lanes: Vec<Step>, wait_for: Awaited) -> Step {
+        step(id, Kind::Parallel { lanes, on_failure: LaneFailure::Cancel, wait_for, detach: false })
+    }
+
+    fn each(id: &str, at_once: u32, steps: Vec<Step>) -> Step {
+        let items = Expr::new("input", Span::default());
+        step(id, Kind::ForEach { items, steps, at_once, max: 10, on_limit: OnLimit::Fail })
+    }
+
+    fn lower(steps: Vec<Step>) -> (Option<Plan>, Vec<String>) {
+        let (plan, problems) = build(Workflow { steps, ..Workflow::default() });
+        (plan, problems.into_iter().map(|problem| problem.message).collect())
+    }
+
+    fn good(steps: Vec<Step>) -> Plan {
+        let (plan, problems) = lower(steps);
+        assert_eq!(problems, Vec::<String>::new());
+        plan.unwrap()
+    }
+
+    /// The first problem contains the text.
+    fn bad(steps: Vec<Step>, expected: &str) {
+        let (_, problems) = lower(steps);
+        assert!(problems.first().is_some_and(|problem| problem.contains(expected)), "{problems:?}");
+    }
+
+    /// `key>next` of every node, `.` at the end of a scope.
+    fn links(plan: &Plan) -> String {
+        let next = |node: &Node| node.next.map_or(".".to_owned(), |next| plan.node(next).key.clone());
+        plan.nodes.iter().map(|node| format!("{}>{}", node.key, next(node))).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_tail_of_an_arm_goes_on_outside() {
+        let inner = choose("inner", vec![wait("a"), wait("b")], vec![wait("c")]);
+        let plan = good(vec![choose("outer", vec![inner], vec![]), wait("after")]);
+        assert_eq!(links(&plan), "outer>after inner>after a>b b>after c>after after>.");
+        assert_eq!(plan.nodes[1].inside, Some(0));
+        assert_eq!(plan.nodes[2].inside, Some(1));
+        assert_eq!(plan.regions.len(), 1);
+    }
+
+    #[test]
+    fn ids_come_from_positions() {
+        let arms = choose("named", vec![wait(""), wait("x")], vec![wait("")]);
+        let plan = good(vec![wait(""), arms, group("", vec![wait("")])]);
+        let keys: Vec<&str> = plan.nodes.iter().map(|node| node.key.as_str()).collect();
+        assert_eq!(keys, ["step_1", "named", "step_2_1", "x", "step_2_3", "step_3", "step_3_1"]);
+        bad(vec![wait("a"), group("g", vec![wait("a")])], "a second step has the id `a`");
+        bad(vec![wait("step_2"), wait("")], "gets from its position");
+        bad(vec![wait("a b")], "cannot be an id");
+    }
+
+    #[test]
+    fn a_choose_with_policies_becomes_a_group() {
+        let mut guarded = choose("guarded", vec![wait("a")], vec![]);
+        guarded.timeout_ms = Some(1);
+        let plan = good(vec![guarded, wait("after")]);
+        assert_eq!(links(&plan), "guarded>after guarded/choose>. a>. after>.");
+        assert!(matches!(&plan.nodes[0].op, Op::Fan(fan) if fan.output == FanOutput::Only));
+        assert!(plan.nodes[1].hidden && plan.nodes[1].timeout_ms.is_none());
+        assert_eq!(plan.nodes[2].inside, Some(1));
+    }
+
+    #[test]
+    fn jumps_set_the_smallest_limit() {
+        let plan = good(vec![wait("a"), choose("c", vec![goto("g", "a", Some(5))], vec![goto("h", "a", None)])]);
+        assert_eq!(plan.nodes[0].limit, Some(5));
+        let jump = Jump { to: Some(0), counted: true };
+        assert_eq!(plan.nodes[2].op, Op::Choose { arms: vec![], other: Some(jump) });
+    }
+
+    #[test]
+    fn jumps_stay_in_their_scope() {
+        bad(vec![goto("g", "b", None)], "there is no step `b`");
+        bad(vec![choose("c", vec![wait("a")], vec![goto("g", "a", None)])], "would enter an arm");
+        bad(vec![group("o", vec![goto("g", "o", None)])], "would leave the test `o`");
+        bad(vec![each("o", 1, vec![wait("a")]), goto("g", "a", None)], "would enter the test `o`");
+        bad(vec![wait("a"), needing(goto("g", "a", None), &["a"])], "a block with `needs`");
+        let undone = Step { undo: Some(Box::new(goto("g", "a", None))), ..wait("a") };
+        bad(vec![undone], "would enter the main steps");
+    }
+
+    #[test]
+    fn needs_make_lanes() {
+        let plan = good(vec![wait("a"), needing(wait("b"), &["a"]), needing(wait("c"), &["a", "a"])]);
+        let Op::Fan(fan) = &plan.nodes[0].op else { panic!("{:?}", plan.nodes[0]) };
+        assert!(plan.nodes[0].hidden && plan.nodes[0].key == "body");
+        assert_eq!(fan.lanes.iter().map(|lane| lane.after.clone()).collect::<Vec<_>>(), [vec![], vec![0], vec![0]]);
+        assert_eq!(fan.output, FanOutput::Sinks(vec![1, 2]));
+        bad(vec![needing(wait("a"), &["b"]), needing(wait("b"), &["a"])], "a needs b needs a");
+        bad(vec![needing(wait("a"), &["nothing"])], "there is no step `nothing` in this block");
+        bad(vec![Step { run_if_always: true, ..wait("a") }], "`run_if: always`");
+    }
+
+    #[test]
+    fn lanes_at_once_set_different_variables() {
+        bad(vec![parallel("p", vec![set("a", "v"), group("b", vec![set("c", "v")])], Awaited::All)], "both set `v`");
+        bad(vec![each("e", 2, vec![set("a", "v")])], "each sets `v`");
+        good(vec![each("e", 1, vec![set("a", "v")])]);
+        good(vec![parallel("p", vec![set("a", "v"), set("b", "w")], Awaited::All)]);
+        let chain = |last: &[&str]| {
+            vec![
+                set("a", "v"),
+                needing(wait("b"), &["a"]),
+                needing(set("c", "v"), &["b"]),
+                needing(set("d", "v"), last),
+            ]
+        };
+        good(chain(&["c"]));
+        bad(chain(&["b"]), "`c` and `d` can run at once");
+    }
+
+    #[test]
+    fn a_parallel_waits_for_lanes_that_it_has() {
+        let lanes = || vec![wait("a"), wait("b")];
+        bad(vec![parallel("p", lanes(), Awaited::Count(3))], "can never be met");
+        bad(vec![parallel("p", lanes(), Awaited::Count(0))], "can never be met");
+        let named = |name: &str| Awaited::Lanes(vec![Name { text: name.into(), span: Span::default() }]);
+        bad(vec![parallel("p", lanes(), named("z"))], "`z` is no child");
+        let plan = good(vec![parallel("p", lanes(), named("b"))]);
+        assert!(matches!(&plan.nodes[0].op, Op::Fan(fan) if fan.wait_for == crate::WaitFor::Lanes(vec![1])));
+    }
+
+    #[test]
+    fn the_tree_is_bounded() {
+        let deep = (0..MAX_DEPTH).fold(wait(""), |inner, _| group("", vec![inner]));
+        let (plan, problems) = lower(vec![deep]);
+        assert!(plan.is_none() && problems[0].contains("levels deep"), "{problems:?}");
+        let (plan, problems) = lower((0..=MAX_NODES).map(|_| wait("")).collect());
+        assert!(plan.is_none() && problems[0].contains("more than 100000 steps"), "{problems:?}");
+    }
+
+    #[test]
+    fn calls_end_in_time() {
+        let call =
+            |task| step("", Kind::Call(crate::Call { task, input: None, input_schema: None, output_schema: None }));
+        let plan = good(vec![
+            call(Task::Agent { agent: "a".into(), prompt: None }),
+            call(Task::Workflow { workflow: "w".into(), plan: String::new() }),
+            wait(""),
+        ]);
+        let timeouts: Vec<_> = plan.nodes.iter().map(|node| node.timeout_ms).collect();
+        assert_eq!(timeouts, [Some(DEFAULT_STEP_TIMEOUT_MS), None, None]);
     }
 }

@@ -109,14 +109,20 @@ pub enum Op {
     /// One piece of outside work.
     Call(Call),
     /// The first true arm is the next node; evaluates, never waits. Without arms it only passes on (set, goto).
-    Choose { arms: Vec<Arm>, other: Option<Jump> },
+    Choose {
+        arms: Vec<Arm>,
+        other: Option<Jump>,
+    },
     /// Lanes at once, each after the lanes it names; output in lane order.
     Fan(Fan),
     /// The body per item or per pass, each in its own scope; width 1 is sequential.
     Each(Each),
     Wait(Until),
     /// Ends the run now.
-    End { outcome: Outcome, value: Option<Template> },
+    End {
+        outcome: Outcome,
+        value: Option<Template>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -268,9 +274,14 @@ pub enum Until {
     /// An RFC 3339 time.
     At(Template),
     /// A signal sent to this run by name.
-    Signal { name: String },
+    Signal {
+        name: String,
+    },
     /// An event of a type, optionally one for which the expression over `event` is true.
-    Event { event: String, filter: Option<Expr> },
+    Event {
+        event: String,
+        filter: Option<Expr>,
+    },
     Person(Ask),
 }
 
@@ -544,11 +555,18 @@ pub enum TriggerOn {
     Manual,
     At(String),
     Cron(String),
-    Every { ms: u64 },
+    Every {
+        ms: u64,
+    },
     /// `daily@HH:mm` and `weekly@…`, as written.
     Calendar(String),
-    Continuous { delay_ms: u64 },
-    Webhook { id: String, secret: Option<String> },
+    Continuous {
+        delay_ms: u64,
+    },
+    Webhook {
+        id: String,
+        secret: Option<String>,
+    },
     Event(String),
 }
 

@@ -69,17 +69,44 @@ pub enum StepError {
 pub enum Kind {
     Call(Call),
     /// if and switch; `other` is else/default.
-    Choose { arms: Vec<Branch>, other: Option<Vec<Step>> },
-    Parallel { lanes: Vec<Step>, on_failure: LaneFailure, wait_for: Awaited, detach: bool },
+    Choose {
+        arms: Vec<Branch>,
+        other: Option<Vec<Step>>,
+    },
+    Parallel {
+        lanes: Vec<Step>,
+        on_failure: LaneFailure,
+        wait_for: Awaited,
+        detach: bool,
+    },
     /// Steps as one step: a sequence, or a DAG where a step has `needs`.
-    Group { steps: Vec<Step>, on_failure: LaneFailure },
-    ForEach { items: Expr, steps: Vec<Step>, at_once: u32, max: u32, on_limit: OnLimit },
-    Repeat { while_: Option<Expr>, until: Option<Expr>, delay_ms: u64, steps: Vec<Step>, max: u32, on_limit: OnLimit },
+    Group {
+        steps: Vec<Step>,
+        on_failure: LaneFailure,
+    },
+    ForEach {
+        items: Expr,
+        steps: Vec<Step>,
+        at_once: u32,
+        max: u32,
+        on_limit: OnLimit,
+    },
+    Repeat {
+        while_: Option<Expr>,
+        until: Option<Expr>,
+        delay_ms: u64,
+        steps: Vec<Step>,
+        max: u32,
+        on_limit: OnLimit,
+    },
     Wait(Until),
     StopIf(Expr),
     Set(Vec<(String, Template)>),
     /// `max` bounds how often the target may run per cycle.
-    Goto { to: Name, max: Option<u32> },
+    Goto {
+        to: Name,
+        max: Option<u32>,
+    },
 }
 
 #[derive(Debug, Clone)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use regex::Regex;
 use serde_json::Value;
 
 /// Shorter values turn up by chance in ordinary text; masking them would damage it and hide nothing.
@@ -16,7 +15,8 @@ const EXPANSIONS_MAX: usize = 100;
 /// Replaces the values of known secrets in whatever leaves the process.
 #[derive(Clone, Default)]
 pub struct Mask {
-    values: Option<Regex>,
+    /// Every form of every secret, longest first, so that one that contains another is masked as a whole.
+    forms: Vec<String>,
     unmasked: Vec<String>,
 }
 
@@ -29,9 +29,12 @@ pub struct Secrets {
 impl Mask {
     pub fn new(secrets: &Secrets) -> Mask {
         let (masked, short): (Vec<_>, Vec<_>) =
-            secrets.values.iter().partition(|(_, value)| value.len() >= SHORTEST_MASKED);
-        let unmasked = short.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.clone());
-        Mask { values: pattern(masked.into_iter().map(|(_, value)| value)), unmasked: unmasked.collect() }
+            secrets.values.iter().partition(|(_, value)| value.trim().len() >= SHORTEST_MASKED);
+        let unmasked = short.into_iter().filter(|(_, value)| !value.trim().is_empty()).map(|(name, _)| name.clone());
+        let mut forms: Vec<String> = masked.into_iter().flat_map(|(_, value)| forms(value.trim())).collect();
+        forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        forms.dedup();
+        Mask { forms, unmasked: unmasked.collect() }
     }
 
     /// Names of secrets that are too short to be masked; worth one warning at start.
@@ -40,15 +43,16 @@ impl Mask {
     }
 
     pub fn mask_text(&self, text: &str) -> String {
-        match &self.values {
-            Some(values) => values.replace_all(text, MASKED).into_owned(),
-            None => text.to_owned(),
+        let mut masked = text.to_owned();
+        for form in self.forms.iter().filter(|form| text.contains(form.as_str())) {
+            masked = masked.replace(form, MASKED);
         }
+        masked
     }
 
     /// Masks every string and key of a value.
     pub fn mask_value(&self, value: Value) -> Value {
-        if self.values.is_none() {
+        if self.forms.is_empty() {
             return value;
         }
         match value {
@@ -62,20 +66,11 @@ impl Mask {
     }
 
     pub fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        match (&self.values, std::str::from_utf8(&bytes)) {
-            (Some(values), Ok(text)) if values.is_match(text) => self.mask_text(text).into_bytes(),
+        match std::str::from_utf8(&bytes) {
+            Ok(text) if self.forms.iter().any(|form| text.contains(form.as_str())) => self.mask_text(text).into_bytes(),
             _ => bytes,
         }
     }
-}
-
-/// One alternation, longest first, so that a secret that contains another is masked as a whole.
-fn pattern<'a>(values: impl Iterator<Item = &'a String>) -> Option<Regex> {
-    let mut forms: Vec<String> = values.flat_map(|value| forms(value)).collect();
-    forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-    forms.dedup();
-    let alternatives: Vec<String> = forms.iter().map(|form| regex::escape(form)).collect();
-    if alternatives.is_empty() { None } else { Regex::new(&alternatives.join("|")).ok() }
 }
 
 /// A value as it is, and as it reads inside JSON text.

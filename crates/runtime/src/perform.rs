@@ -80,7 +80,8 @@ impl Performer {
     pub async fn perform(&self, prepared: &Prepared, job: Job) -> Answer {
         let Job { run, node, key, mode, work } = job;
         match work {
-            JobWork::Model(request) => self.call_model(prepared, run, node, &key, &mode, request).await,
+            // Boxed: a model call's future is large, and every spawned tool call would be as large as it.
+            JobWork::Model(request) => Box::pin(self.call_model(prepared, run, node, &key, &mode, request)).await,
             JobWork::Tool { tool, arguments, effect, by_agent, artifacts } => {
                 let own = || self.workspaces.join(run.to_string());
                 let workspace = mode.workspace.as_ref().map_or_else(own, PathBuf::from).into();
@@ -139,7 +140,7 @@ impl Performer {
         let timeout = rule.and_then(|r| r.timeout_ms).map_or(CALL_TIMEOUT, Duration::from_millis);
         let limits = CallLimits { timeout, effect: Some(call.effect) };
         let tool_call = ToolCall { arguments: call.arguments, key: call.key, run: files };
-        let outcome = prepared.tools.call(call.tool, tool_call, limits).await;
+        let outcome = Box::pin(prepared.tools.call(call.tool, tool_call, limits)).await;
         outcome.map_err(|failure| match (failure.kind, call.by_agent) {
             // The agent is told and can go on; only a call that must not happen twice ends its step.
             (ErrorKind::Uncertain, _) | (_, false) => failure,

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
+use tokio::process::{ChildStdin, Command};
 
 /// Variables that a child process keeps of ours.
 const KEPT_VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// One read of a pipe.
 const CHUNK_BYTES: usize = 16 * 1024;
+/// For what is still in the pipes when the program has ended.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Default)]
 pub struct Program {
@@ -53,7 +55,8 @@ pub enum Error {
     Pipe { program: String, source: std::io::Error },
 }
 
-/// Runs a program to its end. When this returns, or is dropped, the whole process group is gone.
+/// Runs a program to its end. When this returns, or is dropped, the whole process group is gone. (A process that made
+/// itself a group of its own is out of reach.)
 pub async fn run(program: &Program, bounds: Bounds) -> Result<Finished, Error> {
     let mut group = Group::start(program)?;
     let timed_out = || Error::TimedOut { program: program.program.clone(), time: bounds.time };
@@ -62,37 +65,59 @@ pub async fn run(program: &Program, bounds: Bounds) -> Result<Finished, Error> {
 
 async fn finish(group: &mut Group, program: &Program, bounds: Bounds) -> Result<Finished, Error> {
     let stdin = group.child.stdin().take();
-    let stdout = group.child.stdout().take();
-    let stderr = group.child.stderr().take();
-    let fed = async {
-        if let Some(mut stdin) = stdin {
-            // A program that does not read its input is free to end without it.
-            let _ = stdin.write_all(&program.stdin).await;
-        }
-        Ok(())
+    let (stdout, stderr) = (group.child.stdout().take(), group.child.stderr().take());
+    let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let status = {
+        let drained = async {
+            let out = read(stdout, &mut said, "stdout", program, bounds.output_bytes);
+            let err = read(stderr, &mut complained, "stderr", program, bounds.output_bytes);
+            tokio::try_join!(feed(stdin, &program.stdin), out, err).map(|_| ())
+        };
+        ended(group.leader_ended(program), drained).await?
     };
-    let (status, (), stdout, stderr) = tokio::try_join!(
-        group.leader_ended(program),
-        fed,
-        read(stdout, "stdout", program, bounds.output_bytes),
-        read(stderr, "stderr", program, bounds.output_bytes),
-    )?;
-    Ok(Finished { exit_code: exit_code(status), stdout, stderr })
+    Ok(Finished { exit_code: exit_code(status), stdout: said, stderr: complained })
+}
+
+/// The end of the leader decides. A process that has left the group may hold the pipes open; nobody waits for it.
+async fn ended(
+    leader: impl Future<Output = Result<ExitStatus, Error>>,
+    drained: impl Future<Output = Result<(), Error>>,
+) -> Result<ExitStatus, Error> {
+    tokio::pin!(leader, drained);
+    let status = tokio::select! {
+        done = &mut drained => {
+            done?;
+            return leader.await;
+        }
+        status = &mut leader => status?,
+    };
+    match tokio::time::timeout(DRAIN_TIME, drained).await {
+        Ok(done) => done.map(|()| status),
+        Err(_) => Ok(status),
+    }
+}
+
+/// A program that does not read its input is free to end without it.
+async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Error> {
+    if let Some(mut stdin) = stdin {
+        let _ = stdin.write_all(input).await;
+    }
+    Ok(())
 }
 
 async fn read(
     pipe: Option<impl AsyncRead + Unpin>,
+    kept: &mut Vec<u8>,
     stream: &'static str,
     program: &Program,
     limit: usize,
-) -> Result<Vec<u8>, Error> {
-    let mut kept = Vec::new();
-    let Some(mut pipe) = pipe else { return Ok(kept) };
+) -> Result<(), Error> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let count = pipe.read(&mut chunk).await.map_err(|source| program.pipe(source))?;
         if count == 0 {
-            return Ok(kept);
+            return Ok(());
         }
         if kept.len() + count > limit {
             return Err(Error::TooMuchOutput { program: program.program.clone(), stream, bytes: limit });
@@ -225,6 +250,14 @@ mod tests {
     async fn a_leader_that_ends_takes_its_background_along() {
         let finished = run(&shell("sleep 60 & echo $!"), BOUNDS).await.unwrap();
         assert!(gone(&String::from_utf8(finished.stdout).unwrap()).await);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_left_the_group_is_not_waited_for() {
+        let finished = run(&shell("setsid sleep 60 & echo $!"), BOUNDS).await.unwrap();
+        let id = String::from_utf8(finished.stdout).unwrap();
+        run(&shell(&format!("kill {id}")), BOUNDS).await.unwrap();
+        assert!(gone(&id).await);
     }
 
     #[tokio::test]

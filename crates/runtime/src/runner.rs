@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use crate::perform::{Job, JobWork};
 use crate::prepare::Prepared;
-use crate::worker::Worker;
+use crate::worker::{Rest, Worker};
 
 /// A run that goes on within this time is kept in memory instead of being let go and loaded again.
 const KEEP_MS: i64 = 3_000;
@@ -37,12 +37,22 @@ pub(crate) enum Input {
 
 /// Why a task has ended.
 pub(crate) enum Ended {
-    Closed { parent: Option<Parent> },
+    Closed { status: RunStatus, parent: Option<Parent> },
     Waiting { wake_at: Option<Millis>, parent: Option<Parent> },
     /// Another owner has the run.
     LetGo,
     /// It cannot go on here; the journal is as it was.
     Broken(String),
+}
+
+impl Ended {
+    /// What there is to tell to whoever waits for the run, if that is certain without a look at its row.
+    pub fn rest(&self) -> Option<Rest> {
+        match self {
+            Ended::Closed { status, .. } => Some(Rest::Ended(*status)),
+            Ended::Waiting { .. } | Ended::LetGo | Ended::Broken(_) => None,
+        }
+    }
 }
 
 pub(crate) struct Runner {
@@ -61,7 +71,7 @@ pub(crate) struct Runner {
 }
 
 /// The part of the summary whose change is worth a write.
-type Pulse = (RunStatus, Option<Millis>, u64, u64, Vec<String>);
+type Pulse = (RunStatus, Option<Millis>, u64, u64);
 
 enum Trouble {
     LetGo,
@@ -191,14 +201,15 @@ impl Runner {
                 self.patiently(|store| store.put_blob(bytes.clone())).await?;
             }
             let (asked, resting) = (asked_in(&turn.events), self.would_rest()?);
-            match self.append(&turn.events, resting).await {
+            let entry = self.entry(turn.events)?;
+            match self.append(&entry, resting).await {
                 Ok(()) => {
                     self.perform(&asked).await?;
                     self.abort_dropped().await?;
                     return Ok(resting);
                 }
                 // Somebody appended first: read on, and decide again what came in.
-                Err(Error::Conflict { .. }) => inputs = self.reload(turn.events).await?,
+                Err(Error::Conflict { .. }) => inputs = self.reload(&entry.events).await?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -246,15 +257,19 @@ impl Runner {
         Ok(())
     }
 
-    async fn append(&mut self, events: &[Event], resting: bool) -> Result<(), Error> {
+    fn entry(&self, events: Vec<Event>) -> Result<Arc<Entry>, Trouble> {
+        let run = self.run()?;
+        Ok(Arc::new(Entry { seq: run.seq, at: run.at, version: FORMAT, events }))
+    }
+
+    async fn append(&mut self, entry: &Arc<Entry>, resting: bool) -> Result<(), Error> {
         let Some(run) = &self.run else { return Err(Error::Internal("the run is not loaded".into())) };
         let summary = self.changed_summary(run, resting);
-        let pulse = summary.as_ref().map(pulse);
-        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: events.to_vec() };
-        let blobs = events.iter().flat_map(Event::blobs).collect();
+        let pulse = summary.as_ref().and(self.prepared.as_ref()).map(|p| pulse(&p.program, run, resting));
+        let blobs = entry.events.iter().flat_map(Event::blobs).collect();
         // Our own number is known before others can hear of it.
         self.seq.store(run.seq, Ordering::Release);
-        let batch = Batch { run: self.id, entry, summary, release: resting, blobs };
+        let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs };
         self.patiently(|store| store.append(batch.clone())).await?;
         self.pulse = pulse.or(self.pulse.take());
         Ok(())
@@ -263,11 +278,13 @@ impl Runner {
     /// The row is written only when something changed that somebody looks for.
     fn changed_summary(&self, run: &Run, resting: bool) -> Option<Summary> {
         let prepared = self.prepared.as_ref()?;
-        let mut summary = summary(&prepared.program, run);
-        if summary.status == RunStatus::Waiting && !resting {
-            summary.status = RunStatus::Running;
+        let pulse = pulse(&prepared.program, run, resting);
+        if self.pulse == Some(pulse) {
+            return None;
         }
-        Some(summary).filter(|s| self.pulse.as_ref() != Some(&pulse(s)))
+        let mut summary = summary(&prepared.program, run);
+        (summary.status, summary.wake_at) = (pulse.0, pulse.1);
+        Some(summary)
     }
 
     /// A busy database is waited for; nothing is lost meanwhile.
@@ -284,7 +301,7 @@ impl Runner {
     }
 
     /// Starts again from the journal; what came in from outside is given back.
-    async fn reload(&mut self, events: Vec<Event>) -> Result<Vec<Event>, Trouble> {
+    async fn reload(&mut self, events: &[Event]) -> Result<Vec<Event>, Trouble> {
         let row = self.worker.row(self.id).await?;
         if row.owner.as_ref() != Some(&self.worker.owner) {
             return Err(Trouble::LetGo);
@@ -293,7 +310,7 @@ impl Runner {
         let run = Run::fold(&entries)?;
         self.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
-        Ok(events.into_iter().filter(|e| matches!(e, Event::Answered { .. })).collect())
+        Ok(events.iter().filter(|e| matches!(e, Event::Answered { .. })).cloned().collect())
     }
 
     /// Entries that others appended while nothing of ours was under way.
@@ -318,17 +335,18 @@ impl Runner {
         if run.closed.is_some() {
             return Ok(true);
         }
-        let prepared = self.prepared()?;
-        let summary = summary(&prepared.program, run);
+        if status(run) != RunStatus::Waiting {
+            return Ok(false);
+        }
         let soon = self.worker.clock.now() + KEEP_MS;
-        Ok(summary.status == RunStatus::Waiting && summary.wake_at.is_none_or(|at| at > soon))
+        Ok(wake_at(&self.prepared()?.program, run).is_none_or(|at| at > soon))
     }
 
     async fn at_rest(&mut self, resting: bool) -> Result<Option<Ended>, Trouble> {
         let run = self.run()?;
         let parent = run.opened.parent.clone();
-        if run.closed.is_some() {
-            return Ok(Some(Ended::Closed { parent }));
+        if let Some(closed) = &run.closed {
+            return Ok(Some(Ended::Closed { status: closed.status, parent }));
         }
         if resting {
             let wake_at = wake_at(&self.prepared()?.program, run);
@@ -378,7 +396,7 @@ impl Runner {
         let at = self.worker.clock.now();
         let Some(run) = &mut self.run else { return Ok(()) };
         run.begin(at, None);
-        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() };
+        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
         let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new() };
         match self.patiently(|store| store.append(batch.clone())).await {
             Err(Error::Conflict { .. }) => Err(Trouble::Broken("somebody spoke at the last moment".into())),
@@ -582,9 +600,14 @@ fn is_adopted(event: &Event) -> bool {
     matches!(event, Event::Signalled { signal: Signal::Adopted, .. })
 }
 
-fn pulse(summary: &Summary) -> Pulse {
-    let usage = &summary.usage;
-    (summary.status, summary.wake_at, usage.tokens(), usage.usd_nanos, summary.awaits.clone())
+/// A run that is kept in memory shows as running while it waits for a moment.
+fn pulse(program: &Program, run: &Run, resting: bool) -> Pulse {
+    let status = match status(run) {
+        RunStatus::Waiting if !resting => RunStatus::Running,
+        status => status,
+    };
+    let wake = (status == RunStatus::Waiting).then(|| wake_at(program, run)).flatten();
+    (status, wake, run.usage.tokens(), run.usage.usd_nanos)
 }
 
 fn latest(run: &Run) -> Vec<(String, u32, Artifact)> {

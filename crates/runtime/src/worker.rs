@@ -52,7 +52,8 @@ struct Active {
     mailbox: mpsc::Sender<Input>,
     /// Number of the last entry that the task knows of.
     seq: Arc<AtomicU64>,
-    ended: watch::Receiver<()>,
+    /// How the run stood when the task ended, if it knows.
+    ended: watch::Receiver<Option<Rest>>,
 }
 
 /// How a run stands when this process has nothing to do for it at the moment.
@@ -151,7 +152,7 @@ impl Worker {
     /// Puts a task to work on a run that is leased to us.
     fn spawn(self: &Arc<Worker>, run: RunId, state: Option<Run>, inputs: Vec<Event>) {
         let (mailbox, inbox) = mpsc::channel(MAILBOX);
-        let (ended_tx, ended) = watch::channel(());
+        let (ended_tx, ended) = watch::channel(None);
         let seq = Arc::new(AtomicU64::new(0));
         let active = Active { mailbox: mailbox.clone(), seq: seq.clone(), ended };
         if locked(&self.active).insert(run, active).is_some() {
@@ -162,6 +163,7 @@ impl Worker {
             let runner = Runner::new(worker.clone(), run, state, mailbox, inbox, seq);
             let ended = runner.work(inputs).await;
             locked(&worker.active).remove(&run);
+            let _ = ended_tx.send(ended.rest());
             drop(ended_tx);
             worker.after(run, ended).await;
         });
@@ -177,7 +179,7 @@ impl Worker {
                 }
                 self.tell(parent, |id| Input::ChildWaits(id)).await;
             }
-            Ended::Closed { parent } => self.wake_parent(parent).await,
+            Ended::Closed { parent, .. } => self.wake_parent(parent).await,
             Ended::LetGo => {}
             Ended::Broken(message) => self.report(run, &message),
         }
@@ -220,7 +222,10 @@ impl Worker {
             if let Some(mut ended) = ended {
                 // An error means that the sender is gone: the task has ended.
                 let _ = ended.changed().await;
-                continue;
+                match ended.borrow().clone() {
+                    Some(rest) => return Ok(rest),
+                    None => continue,
+                }
             }
             let row = self.row(run).await?;
             let summary = row.summary;
@@ -231,6 +236,14 @@ impl Worker {
                 }
                 _ => self.until_something_happens(run, &mut tail).await?,
             }
+        }
+    }
+
+    /// Waits until no task of this process is at work on a run, however it stands then.
+    pub async fn let_go(&self, run: RunId) {
+        let ended = locked(&self.active).get(&run).map(|a| a.ended.clone());
+        if let Some(mut ended) = ended {
+            let _ = ended.changed().await;
         }
     }
 
@@ -285,7 +298,7 @@ impl Worker {
         for _ in 0..SIGNAL_TRIES {
             let seq = self.row(run).await?.seq + 1;
             let entry = Entry { seq, at: self.clock.now(), version: FORMAT, events: events.clone() };
-            let batch = relais_store::Batch { run, entry, summary: None, release: false, blobs: Vec::new() };
+            let batch = relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs: Vec::new() };
             match self.store.append(batch).await {
                 Err(Error::Conflict { .. }) => {}
                 other => return other,

@@ -108,7 +108,7 @@ impl Definitions {
         let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let mut models = Models::new(&config.settings, &environment, &config.folder)?;
         models.register("sim", Arc::new(simulated::model));
-        let tools = Tools::new(&config.settings)?;
+        let tools = Tools::new(&config.settings);
         Ok(Definitions { config, models: Arc::new(models), tools })
     }
 

@@ -346,7 +346,7 @@ impl Service {
         self.store.create(new).await?;
         for entry in entries {
             let blobs = entry.events.iter().flat_map(Event::blobs).collect();
-            self.store.append(relais_store::Batch { run, entry, summary: None, release: false, blobs }).await?;
+            self.store.append(relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs }).await?;
         }
         self.store.release(run, self.worker().hold_name()).await?;
         self.take_up(run).await?;

@@ -24,6 +24,8 @@ pub struct Drive<'p> {
     pub world: World,
     pub journal: Vec<Entry>,
     pub run: Run,
+    /// The same run, known only from the entries as they read back from their JSON.
+    shadow: Run,
     pub now: Millis,
     /// Check laws 1 and 2 after every entry; otherwise only the fold's own checks.
     pub strict: bool,
@@ -77,6 +79,7 @@ impl<'p> Drive<'p> {
             program,
             world,
             journal: Vec::new(),
+            shadow: run.clone(),
             run,
             now,
             strict: false,
@@ -121,12 +124,15 @@ impl<'p> Drive<'p> {
             self.blobs.extend(turn.blobs);
             if !turn.events.is_empty() {
                 self.note(&turn.events);
-                self.journal.push(Entry { seq: self.run.seq, at: self.now, version: FORMAT, events: turn.events });
+                let entry = Entry { seq: self.run.seq, at: self.now, version: FORMAT, events: turn.events };
+                if self.strict {
+                    laws::survives(&mut self.shadow, &entry, &self.run)?;
+                }
+                self.journal.push(entry);
             }
             if self.strict {
                 let context = Context { program: self.program, values: &self.values, catalog: &self.world };
-                laws::fold_is_live(&self.journal, &self.run)?;
-                laws::nothing_left(&context, &self.run, self.now)?;
+                laws::nothing_left(&context, &mut self.run, self.now)?;
             }
             if turn.loads.is_empty() {
                 return Ok(());
@@ -143,7 +149,8 @@ impl<'p> Drive<'p> {
 
     /// The process is gone; another folds the journal and takes the run up.
     pub fn crash(&mut self) -> Result<(), Broken> {
-        self.run = Run::fold(&self.journal).map_err(|e| e.to_string())?;
+        laws::fold_is_live(&self.journal, &self.run)?;
+        self.refold()?;
         self.values.clear();
         if self.run.closed.is_some() {
             return Ok(());
@@ -157,6 +164,13 @@ impl<'p> Drive<'p> {
                 return Err(format!("law 5: command {id} must not be performed twice"));
             }
         }
+        Ok(())
+    }
+
+    /// Forgets everything but the journal.
+    pub fn refold(&mut self) -> Result<(), Broken> {
+        self.run = Run::fold(&self.journal).map_err(|e| e.to_string())?;
+        self.shadow = self.run.clone();
         Ok(())
     }
 
@@ -221,6 +235,7 @@ impl<'p> Drive<'p> {
         for _ in 0..MAX_MOVES {
             let now = self.now;
             let Some((at, next)) = self.coming().into_iter().min_by_key(|(at, _)| *at.max(&now)) else {
+                laws::fold_is_live(&self.journal, &self.run)?;
                 return laws::ended_or_named(self.program, &self.run);
             };
             self.take(at, next)?;

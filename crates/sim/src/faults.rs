@@ -10,6 +10,8 @@ use crate::world::World;
 
 /// So many moves are left to chance; then the run is led to its end in peace.
 const WILD_MOVES: u64 = 60;
+/// A run that ended is led back to some step so often.
+const REWINDS: u32 = 2;
 /// A run that failed is resumed so often; it must come to an end each time.
 const RESUMES: u32 = 2;
 
@@ -17,7 +19,10 @@ const RESUMES: u32 = 2;
 pub fn endure(program: &Program, world: &World) -> Result<(), Broken> {
     let mut drive = Drive::open(program, world.clone())?;
     let mut chance = Chance::named(world.seed, "faults");
-    let outcome = storm(&mut drive, &mut chance).and_then(|()| calm(&mut drive));
+    let outcome = storm(&mut drive, &mut chance)
+        .and_then(|()| calm(&mut drive))
+        .and_then(|()| go_back(&mut drive, &mut chance))
+        .and_then(|()| fork(&mut drive, &mut chance));
     outcome.map_err(|broken| format!("among faults: {broken}\n{}", crate::laws::journal(&drive)))?;
     keep_in_store(&drive, &mut chance)
 }
@@ -73,6 +78,39 @@ fn calm(drive: &mut Drive<'_>) -> Result<(), Broken> {
     Ok(())
 }
 
+/// Retried from any step that has run, a run comes to an end again.
+fn go_back(drive: &mut Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
+    for _ in 0..REWINDS {
+        let Some(rewind) = any_step(drive, chance) else { return Ok(()) };
+        drive.signal(Signal::Rewound(rewind))?;
+        drive.go_on()?;
+    }
+    Ok(())
+}
+
+fn any_step(drive: &Drive<'_>, chance: &mut Chance) -> Option<Rewind> {
+    drive.run.closed.as_ref()?;
+    let steps = drive.run.scopes.iter().enumerate().flat_map(|(scope, place)| {
+        let body = !matches!(place.kind, ScopeKind::Exit | ScopeKind::Undo);
+        place.steps.keys().filter(move |_| body).map(move |node| (scope as ScopeId, *node))
+    });
+    let visible = steps.filter(|(_, node)| !drive.program.plan.node(*node).hidden);
+    let paths: Vec<String> = visible.map(|(s, n)| rewind::step_path(drive.program, &drive.run, s, n)).collect();
+    // A path that leads to something cancelled and forgotten is refused, and that is right.
+    rewind::rewind(drive.program, &drive.run, chance.pick(&paths)?).ok()
+}
+
+/// The same journal as a new run.
+fn fork(drive: &mut Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
+    let Some(mut rewind) = any_step(drive, chance) else { return Ok(()) };
+    let opened = Opened { run: RunId::from_u128(u128::MAX - u128::from(drive.world.seed)), ..drive.run.opened.clone() };
+    (rewind.forked_from, rewind.opened) = (Some(drive.run.id()), Some(Box::new(opened)));
+    drive.journal = rewind::translate(&drive.journal, drive.program, drive.program)?;
+    drive.refold()?;
+    drive.signal(Signal::Rewound(rewind))?;
+    drive.go_on()
+}
+
 /// The journal survives a store that fails before or after it has written: what it holds in the end is what was meant.
 fn keep_in_store(drive: &Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
     let seed = chance.number();
@@ -85,9 +123,9 @@ fn keep_in_store(drive: &Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
             _ => None,
         }
     });
-    let id = drive.run.id();
     let first = drive.journal.first().cloned().ok_or("an empty journal")?;
     let opened = Run::open(&first).map_err(|e| e.to_string())?;
+    let id = opened.id();
     let new = NewRun { entry: first, summary: summary(drive.program, &opened), key: None, lease: None, blobs: Vec::new() };
     wait(store.create(new)).map_err(|e| e.to_string())?;
     for entry in drive.journal.iter().skip(1) {
@@ -101,7 +139,7 @@ fn keep_in_store(drive: &Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
 fn append(store: &MemoryStore, run: RunId, entry: &Entry) -> Result<(), Broken> {
     // One in three appends fails; so many in a row are beyond any seed.
     for _ in 0..100 {
-        let batch = Batch { run, entry: entry.clone(), summary: None, release: false, blobs: Vec::new() };
+        let batch = Batch { run, entry: entry.clone().into(), summary: None, release: false, blobs: Vec::new() };
         match wait(store.append(batch)) {
             Ok(()) => return Ok(()),
             Err(Error::Busy(_)) => {}

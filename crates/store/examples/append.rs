@@ -126,7 +126,7 @@ async fn create(store: &SqliteStore) -> RunId {
 }
 
 fn batch(run: RunId, seq: u64) -> Batch {
-    Batch { run, entry: entry(seq), summary: None, release: false, blobs: Vec::new() }
+    Batch { run, entry: entry(seq).into(), summary: None, release: false, blobs: Vec::new() }
 }
 
 fn entry(seq: u64) -> Entry {

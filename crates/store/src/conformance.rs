@@ -84,7 +84,7 @@ pub(crate) fn new_run(summary: Summary) -> NewRun {
 }
 
 pub(crate) fn batch(run: RunId, seq: u64) -> Batch {
-    Batch { run, entry: entry(seq), summary: None, release: false, blobs: Vec::new() }
+    Batch { run, entry: entry(seq).into(), summary: None, release: false, blobs: Vec::new() }
 }
 
 pub(crate) async fn started(store: &dyn Store, status: RunStatus) -> RunId {

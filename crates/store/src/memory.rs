@@ -253,7 +253,7 @@ impl State {
         if seq != held.last() + 1 {
             return Err(Error::Conflict { run, seq });
         }
-        held.entries.push(batch.entry);
+        held.entries.push((*batch.entry).clone());
         held.blobs.extend(batch.blobs);
         if let Some(summary) = batch.summary {
             held.summary = summary;

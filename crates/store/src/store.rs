@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use relais_engine::{Entry, Millis, RunId, RunStatus, Summary};
 use serde::{Deserialize, Serialize};
@@ -79,7 +80,8 @@ pub struct NewRun {
 #[derive(Debug, Clone)]
 pub struct Batch {
     pub run: RunId,
-    pub entry: Entry,
+    /// Shared, so that trying again costs nothing.
+    pub entry: Arc<Entry>,
     /// Present where the row has changed.
     pub summary: Option<Summary>,
     /// Give up the lease in the same transaction.

@@ -188,7 +188,7 @@ fn scaled(node: &Node, thousand: f64) -> Option<u64> {
     };
     let scaled = digits.trim().parse::<f64>().ok()? * factor;
     // Above 2^53 a float no longer counts exactly.
-    (scaled >= 0.0 && scaled < 9.0e15).then_some(scaled.round() as u64)
+    (0.0..9.0e15).contains(&scaled).then_some(scaled.round() as u64)
 }
 
 /// The place of the text itself, without the quotes around it.
@@ -248,4 +248,49 @@ fn literal_text(text: &str) -> Result<String, &'static str> {
 
 fn quote(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_become_expressions() {
+        let check = |value: Value, expected: &str| assert_eq!(literal(&value).unwrap(), expected);
+        check(json!(null), "none");
+        check(json!("it's \"so\""), r#""it's \"so\"""#);
+        check(json!("{{ input.a }}"), "(input.a)");
+        check(json!([1, -2.5, true, { "a b": [] }]), r#"[1, -2.5, true, {"a b": []}]"#);
+        assert!(literal(&json!("a {{ b }}")).is_err());
+    }
+
+    #[test]
+    fn braces_come_off_a_whole_expression_only() {
+        let check = |text: &str, expected: &str, start: u32| {
+            let (inner, span) = bare(text, Span::new(10, 10 + text.len()));
+            assert_eq!((inner, span.start), (expected, start));
+        };
+        check("{{ a.b }}", "a.b", 13);
+        check("a == 1", "a == 1", 10);
+        check("{{ a }} == {{ b }}", "{{ a }} == {{ b }}", 10);
+    }
+
+    #[test]
+    fn counts_may_have_a_unit() {
+        let check = |value: Value, expected: Option<u64>| {
+            let node = Node { span: Span::default(), data: Data::Scalar(value) };
+            assert_eq!(scaled(&node, 1_000.0), expected);
+        };
+        check(json!(7), Some(7));
+        check(json!("200k"), Some(200_000));
+        check(json!("1.5M"), Some(1_500_000));
+        check(json!("1e300M"), None);
+        check(json!("-1k"), None);
+        check(json!("NaNk"), None);
+        check(json!(1.5), None);
+        check(json!("many"), None);
+    }
 }

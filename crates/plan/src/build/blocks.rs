@@ -1,6 +1,6 @@
 //! Lanes: parallel, groups and blocks with `needs`, each a `Fan`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::{Lowering, Place, Stretch, Suggestions};
 use crate::step::{Awaited, Kind, Name, Step};
@@ -147,7 +147,7 @@ fn near_or_all(written: &str, keys: &[String], suggestions: &mut Suggestions) ->
 /// Per step, the positions of the steps it needs.
 fn after(steps: &[Step], problems: &mut Problems, suggestions: &mut Suggestions) -> Vec<Vec<u32>> {
     let ids = steps.iter().enumerate().rev();
-    let positions: HashMap<&str, u32> =
+    let positions: BTreeMap<&str, u32> =
         ids.filter_map(|(position, step)| step.id.as_deref().map(|id| (id, position as u32))).collect();
     let mut all = Vec::with_capacity(steps.len());
     for step in steps {
@@ -165,7 +165,7 @@ fn after(steps: &[Step], problems: &mut Problems, suggestions: &mut Suggestions)
     all
 }
 
-fn unknown_need(need: &Name, positions: &HashMap<&str, u32>, suggestions: &mut Suggestions) -> Problem {
+fn unknown_need(need: &Name, positions: &BTreeMap<&str, u32>, suggestions: &mut Suggestions) -> Problem {
     let problem = Problem::error(need.span, format!("there is no step `{}` in this block", need.text));
     match suggestions.nearest(&need.text, positions.keys().copied()) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),

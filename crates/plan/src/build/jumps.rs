@@ -1,6 +1,6 @@
 //! Leads `goto` and `on_error: {goto: …}` to their targets, and proves that no jump leaves its scope.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::{DEFAULT_GOTO_LIMIT, ListId, Lowering, Suggestions, opener_word};
 use crate::step::Name;
@@ -35,7 +35,7 @@ pub(super) fn resolve(lowering: &mut Lowering) {
     }
 }
 
-fn ids(nodes: &[Node]) -> HashMap<String, NodeId> {
+fn ids(nodes: &[Node]) -> BTreeMap<String, NodeId> {
     let written = nodes.iter().enumerate().filter(|(_, node)| !node.hidden);
     // Backwards, so that of a doubled id the first step stays.
     written.rev().map(|(id, node)| (node.key.clone(), id as NodeId)).collect()
@@ -57,9 +57,10 @@ fn allowed(lowering: &Lowering, to: NodeId, jump: &Pending) -> Result<(), Proble
 }
 
 const RULE: &str = "a jump stays in its own or an enclosing list of steps; it never crosses parallel, for_each, \
-                    repeat, a group or a `needs` block";
+                    repeat, a `needs` block or a group (an if or switch with `retry`, `timeout`, `budget`, `undo` or \
+                    `on_error` is one)";
 
-fn unknown(ids: &HashMap<String, NodeId>, name: &Name, suggestions: &mut Suggestions) -> Problem {
+fn unknown(ids: &BTreeMap<String, NodeId>, name: &Name, suggestions: &mut Suggestions) -> Problem {
     let problem = Problem::error(name.span, format!("there is no step `{}` to jump to", name.text));
     match suggestions.nearest(&name.text, ids.keys().map(String::as_str)) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),

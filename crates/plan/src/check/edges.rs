@@ -176,9 +176,40 @@ fn witness(wanted: &Value, given: &Value) -> Option<String> {
     if has_reference(wanted) || has_reference(given) {
         return None;
     }
-    match Schema::new(wanted.clone()).covers(&Schema::new(given.clone())) {
+    match Schema::new(of_form(wanted)).covers(&Schema::new(of_form(given))) {
         Fit::No(witness) => Some(format!("it can be {witness}")),
         Fit::Yes | Fit::Unknown => None,
+    }
+}
+
+/// Words that bound a value within its type. Whether a text is long enough is seen when it is there; an edge is wrong
+/// when types, required fields or enums cannot fit.
+const BOUNDS: &[&str] = &[
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+];
+
+/// The schema without its bounds, at every depth.
+fn of_form(schema: &Value) -> Value {
+    match schema {
+        Value::Object(map) => {
+            let kept = map.iter().filter(|(word, value)| !(BOUNDS.contains(&word.as_str()) && !value.is_object()));
+            kept.map(|(word, value)| (word.clone(), of_form(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(of_form).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => schema.clone(),
     }
 }
 

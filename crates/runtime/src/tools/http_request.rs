@@ -119,7 +119,7 @@ impl HttpRequest {
     }
 
     async fn hop(&self, request: &Request) -> Result<Response, Failure> {
-        let client = self.web.client_for(&request.url).map_err(wrong)?;
+        let client = self.web.client_for(&request.url)?;
         let mut sent = client
             .request(request.method.clone(), request.url.clone())
             .headers(request.headers.clone())
@@ -230,7 +230,7 @@ fn spec() -> ToolSpec {
         description: "Calls an HTTP address and returns {status, headers, body, truncated}. A JSON body comes back \
                       parsed, text as text, other bytes as {base64}. A status of 400 or more is a result, not an \
                       error: look at `status`. Redirects are followed. Private and local addresses are refused. Write \
-                      ${secret:NAME} in a header value to send a configured secret without seeing it."
+                      ${secret:NAME} in a header value to send a configured secret without seeing it, to hosts that the settings name."
             .into(),
         parameters: json!({
             "type": "object",
@@ -263,7 +263,7 @@ mod tests {
 
     fn tool(allow: &[&str], allow_private: &[&str]) -> HttpRequest {
         let list = |hosts: &[&str]| hosts.iter().map(|host| host.to_string()).collect();
-        let web = Web::new(&HttpSettings { allow: list(allow), allow_private: list(allow_private) }).unwrap();
+        let web = Web::new(&HttpSettings { allow: list(allow), allow_private: list(allow_private) });
         let secrets = BTreeMap::from([("TOKEN".to_owned(), "s3cr3t-value".to_owned())]);
         HttpRequest::new(Arc::new(web), Arc::new(Secrets::new(&secrets)))
     }
@@ -284,7 +284,8 @@ mod tests {
             (big["truncated"].as_bool(), big["body"].as_str().map(str::len)),
             (Some(true), Some(web::ANSWER_BYTES_MAX))
         );
-        let post = json!({"method": "POST", "url": peer.url("/echo"), "json": {"k": 1}, "headers": {"X-A": "b", "Authorization": "Bearer ${secret:TOKEN}"}});
+        let headers = json!({"X-A": "b", "Authorization": "Bearer ${secret:TOKEN}"});
+        let post = json!({"method": "POST", "url": peer.url("/echo"), "json": {"k": 1}, "headers": headers});
         let echo = bench.call(&tool, post).await.unwrap().value["body"].as_str().unwrap().to_owned();
         for part in [
             "POST /echo",
@@ -324,7 +325,8 @@ mod tests {
         let (peer, other, bench) = (Peer::start().await, Peer::start().await, Bench::new());
         let tool = tool(&[], &[&peer.host(), &other.host()]);
         let headers = json!({"X-Key": "${secret:TOKEN}", "Authorization": "a", "X-Plain": "p"});
-        let moved = json!({"method": "POST", "body": "b", "url": peer.url(&format!("/redirect?{}", other.url("/echo"))), "headers": headers});
+        let away = peer.url(&format!("/redirect?{}", other.url("/echo")));
+        let moved = json!({"method": "POST", "body": "b", "url": away, "headers": headers});
         let echo = bench.call(&tool, moved).await.unwrap().value["body"].as_str().unwrap().to_owned();
         assert!(echo.starts_with("GET /echo") && echo.contains("x-plain: p"), "{echo}");
         assert!(!echo.contains("s3cr3t") && !echo.contains("authorization"), "{echo}");

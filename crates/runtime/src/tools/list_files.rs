@@ -100,7 +100,9 @@ fn spec() -> ToolSpec {
             .into(),
         parameters: json!({
             "type": "object",
-            "properties": {"path": {"type": "string", "description": "a folder in the workspace; all of it if left out"}},
+            "properties": {
+                "path": {"type": "string", "description": "a folder in the workspace; all of it if left out"}
+            },
             "additionalProperties": false
         }),
         effect: Effect::Read,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
 use relais_mcp::{Error, Kind, Limits, RemoteTool, Server, ServerConfig};
-use relais_plan::{Effect, McpServer};
+use relais_plan::{Effect, McpServer, Schema};
 use serde_json::Value;
 
 use crate::mask::{Secrets, Undefined};
@@ -20,29 +20,62 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// Servers by name; each started once for all who describe it in the same way.
 #[derive(Clone, Default)]
 pub struct Servers {
-    named: BTreeMap<String, Result<Arc<Server>, Failure>>,
-    pool: Arc<Mutex<Vec<(String, ServerConfig, Weak<Server>)>>>,
+    named: BTreeMap<String, Result<Arc<Source>, Failure>>,
+    pool: Arc<Mutex<Vec<Pooled>>>,
+}
+
+struct Pooled {
+    name: String,
+    config: ServerConfig,
+    source: Weak<Source>,
+}
+
+/// A server, and its tools as they were last listed.
+struct Source {
+    server: Arc<Server>,
+    built: Mutex<Option<Built>>,
+}
+
+#[derive(Clone)]
+struct Built {
+    from: Arc<[RemoteTool]>,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Source {
+    /// Built once per listing.
+    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, Error> {
+        let listed = self.server.list_tools().await?;
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = built.take().filter(|known| Arc::ptr_eq(&known.from, &listed));
+        let current = known.unwrap_or_else(|| Built { tools: self.build(&listed), from: listed });
+        Ok(built.insert(current).tools.clone())
+    }
+
+    fn build(&self, listed: &[RemoteTool]) -> Vec<Arc<dyn Tool>> {
+        listed.iter().map(|tool| Arc::new(McpTool::new(self.server.clone(), tool)) as Arc<dyn Tool>).collect()
+    }
 }
 
 impl Servers {
     /// Values of variables that are secrets by their use are put into `secrets`, so that they are masked.
     pub fn add(&mut self, name: &str, written: &McpServer, secrets: &mut Secrets) {
-        let server = config(written, secrets)
-            .map(|config| self.shared(name, config))
-            .map_err(|undefined| Failure::new(ErrorKind::Config, format!("MCP server `{name}`: {undefined}")));
-        self.named.insert(name.to_owned(), server);
+        let undefined = |undefined| Failure::new(ErrorKind::Config, format!("MCP server `{name}`: {undefined}"));
+        let source = config(written, secrets).map(|config| self.shared(name, config)).map_err(undefined);
+        self.named.insert(name.to_owned(), source);
     }
 
-    fn shared(&self, name: &str, config: ServerConfig) -> Arc<Server> {
+    fn shared(&self, name: &str, config: ServerConfig) -> Arc<Source> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        pool.retain(|(_, _, server)| server.strong_count() > 0);
-        let known = pool.iter().find(|(known, settings, _)| known == name && *settings == config);
-        if let Some(server) = known.and_then(|(_, _, server)| server.upgrade()) {
-            return server;
+        pool.retain(|pooled| pooled.source.strong_count() > 0);
+        let known = pool.iter().find(|pooled| pooled.name == name && pooled.config == config);
+        if let Some(source) = known.and_then(|pooled| pooled.source.upgrade()) {
+            return source;
         }
         let server = Arc::new(Server::new(name, config.clone(), Limits::default()));
-        pool.push((name.to_owned(), config, Arc::downgrade(&server)));
-        server
+        let source = Arc::new(Source { server, built: Mutex::default() });
+        pool.push(Pooled { name: name.to_owned(), config, source: Arc::downgrade(&source) });
+        source
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -51,15 +84,15 @@ impl Servers {
 
     /// Lists one server's tools, starting it if need be.
     pub async fn tools(&self, name: &str) -> Result<Vec<Arc<dyn Tool>>, Failure> {
-        let Some(server) = self.named.get(name) else { return Ok(Vec::new()) };
-        let server = server.clone()?;
-        let listed = server.list_tools().await.map_err(failure)?;
-        Ok(listed.iter().map(|tool| Arc::new(McpTool::new(server.clone(), tool)) as Arc<dyn Tool>).collect())
+        match self.named.get(name) {
+            Some(source) => source.clone()?.tools().await.map_err(failure),
+            None => Ok(Vec::new()),
+        }
     }
 
     pub async fn stop(&self) {
-        for server in self.named.values().flatten() {
-            server.stop().await;
+        for source in self.named.values().flatten() {
+            source.server.stop().await;
         }
     }
 }
@@ -69,7 +102,7 @@ fn config(written: &McpServer, secrets: &mut Secrets) -> Result<ServerConfig, Un
         command: written.command.clone(),
         args: written.args.clone(),
         env: expanded(written.env.iter(), secrets, sounds_secret)?,
-        url: written.url.as_deref().map(|url| secrets.expand(url)).transpose()?,
+        url: written.url.as_deref().map(|url| put_in("", url, secrets, |_| true)).transpose()?,
         headers: expanded(written.headers.iter(), secrets, |_| true)?,
     })
 }
@@ -81,14 +114,23 @@ fn expanded<'a>(
 ) -> Result<BTreeMap<String, String>, Undefined> {
     let mut made = BTreeMap::new();
     for (name, text) in written {
-        for (variable, value) in secrets.named_in(text)? {
-            if is_secret(name) || is_secret(&variable) {
-                secrets.insert(variable, value);
-            }
-        }
-        made.insert(name.clone(), secrets.expand(text)?);
+        made.insert(name.clone(), put_in(name, text, secrets, &is_secret)?);
     }
     Ok(made)
+}
+
+fn put_in(
+    name: &str,
+    text: &str,
+    secrets: &mut Secrets,
+    is_secret: impl Fn(&str) -> bool,
+) -> Result<String, Undefined> {
+    for (variable, value) in secrets.named_in(text)? {
+        if is_secret(name) || is_secret(&variable) {
+            secrets.insert(variable, value);
+        }
+    }
+    secrets.expand(text)
 }
 
 /// `${HOME}` in the environment of a server is no secret, `${SHOP_TOKEN}` is one.
@@ -108,7 +150,7 @@ impl McpTool {
         let spec = ToolSpec {
             name: format!("{PREFIX}{}/{}", server.name(), tool.name),
             description: tool.description.clone(),
-            parameters: tool.parameters.clone(),
+            parameters: parameters(&tool.parameters),
             effect: effect(tool),
         };
         McpTool { spec, server, tool: tool.name.clone() }
@@ -132,6 +174,13 @@ impl Tool for McpTool {
     }
 }
 
+/// Always an object schema. One that is not valid would stop every call and every model: the server checks alone then.
+fn parameters(listed: &Value) -> Value {
+    let mut schema = listed.clone();
+    schema["type"] = "object".into();
+    if Schema::written(&schema).is_ok() { schema } else { serde_json::json!({"type": "object"}) }
+}
+
 fn effect(tool: &RemoteTool) -> Effect {
     match (tool.read_only, tool.idempotent) {
         (true, _) => Effect::Read,
@@ -150,4 +199,98 @@ fn failure(error: Error) -> Failure {
         Kind::Tool | Kind::Protocol => ErrorKind::Tool,
     };
     Failure::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use crate::tools::testing::{Bench, KEY};
+    use crate::tools::{CallLimits, Tools};
+    use serde_json::json;
+
+    const MISBEHAVING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../mcp/tests/it/misbehaving.py");
+
+    fn written(env: &[(&str, &str)]) -> McpServer {
+        let env = env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let args = vec![MISBEHAVING.to_owned(), "good".to_owned()];
+        McpServer { command: Some("python3".into()), args, env, ..McpServer::default() }
+    }
+
+    fn tools(server: McpServer) -> Tools {
+        let secrets = BTreeMap::from([("SHOP".to_owned(), "open-sesame".to_owned())]);
+        let mcp = BTreeMap::from([("shop".to_owned(), server)]);
+        Tools::new(&Settings { secrets, mcp, ..Settings::default() })
+    }
+
+    async fn call(tools: &Tools, name: &str, timeout: Duration) -> Result<Value, Failure> {
+        let (bench, arguments) = (Bench::new(), json!({"a": 1}));
+        let limits = CallLimits { timeout, effect: None };
+        let call = ToolCall { arguments: &arguments, key: KEY, run: &bench.run };
+        tools.call(name, call, limits).await.map(|returned| returned.value)
+    }
+
+    #[tokio::test]
+    async fn tools_of_a_server_are_chosen_and_called() {
+        let tools = tools(written(&[]));
+        let chosen = tools.select(&["mcp:shop/e*".into(), "mcp:shop/key".into()]).await.unwrap();
+        let effects: Vec<(&str, Effect)> = chosen.iter().map(|spec| (spec.name.as_str(), spec.effect)).collect();
+        assert_eq!(
+            effects,
+            [
+                ("mcp:shop/echo", Effect::Idempotent),
+                ("mcp:shop/environment", Effect::Once),
+                ("mcp:shop/key", Effect::Read)
+            ]
+        );
+        let minute = Duration::from_secs(60);
+        assert_eq!(call(&tools, "mcp:shop/echo", minute).await.unwrap(), json!({"echo": {"a": 1}}));
+        assert_eq!(call(&tools, "mcp:shop/key", minute).await.unwrap()["relais/idempotencyKey"], KEY);
+        let near = call(&tools, "mcp:shop/ecco", minute).await.unwrap_err();
+        assert!(near.message.contains("did you mean `mcp:shop/echo`?"), "{near}");
+        assert!(tools.list().await.tools.iter().any(|spec| spec.name == "mcp:shop/echo"));
+    }
+
+    #[tokio::test]
+    async fn lost_calls_are_uncertain_and_failed_ones_are_not() {
+        let tools = tools(written(&[]));
+        let check = async |tool: &str, timeout_ms: u64, kind: ErrorKind, part: &str| {
+            let failure = call(&tools, tool, Duration::from_millis(timeout_ms)).await.unwrap_err();
+            assert!(failure.kind == kind && failure.message.contains(part), "{failure}");
+        };
+        check("mcp:shop/fail", 60_000, ErrorKind::Tool, "no such product").await;
+        check("mcp:shop/die", 60_000, ErrorKind::Uncertain, "boom in the middle").await;
+        check("mcp:shop/hang", 1_500, ErrorKind::Uncertain, "took longer than 1.5 s").await;
+    }
+
+    #[tokio::test]
+    async fn secrets_reach_the_server_and_nobody_else() {
+        let tools = tools(written(&[("SHOP_TOKEN", "${SHOP}"), ("PLACE", "${PATH}")]));
+        let environment = call(&tools, "mcp:shop/environment", Duration::from_secs(60)).await.unwrap();
+        assert_eq!(environment["SHOP_TOKEN"], "[secret]");
+        assert_eq!(environment["PLACE"], std::env::var("PATH").unwrap());
+        let undefined = self::tools(written(&[("T", "${RELAIS_NO_SUCH_VARIABLE}")])).list().await;
+        assert!(undefined.failed[0].message.contains("`RELAIS_NO_SUCH_VARIABLE` is not defined"), "{undefined:?}");
+    }
+
+    #[test]
+    fn schemas_that_are_none_do_not_stop_calls() {
+        let check = |given: Value, wanted: Value| assert_eq!(parameters(&given), wanted);
+        let fine = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        check(fine.clone(), fine);
+        check(json!({}), json!({"type": "object"}));
+        check(json!({"properties": {"a": {"type": "nonsense"}}}), json!({"type": "object"}));
+        check(json!({"properties": {"a": {"$ref": "#/nowhere"}}}), json!({"type": "object"}));
+    }
+
+    #[tokio::test]
+    async fn a_server_described_twice_is_started_once() {
+        let tools = tools(written(&[]));
+        let again = BTreeMap::from([("shop".to_owned(), written(&[]))]);
+        let other = BTreeMap::from([("shop".to_owned(), written(&[("A", "b")]))]);
+        let server = |tools: &Tools| tools.servers.named["shop"].clone().unwrap();
+        assert!(Arc::ptr_eq(&server(&tools), &server(&tools.with_servers(&again))));
+        assert!(!Arc::ptr_eq(&server(&tools), &server(&tools.with_servers(&other))));
+    }
 }

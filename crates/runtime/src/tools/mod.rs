@@ -4,7 +4,7 @@
 //! back. Knows nothing of runs and journals.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
@@ -49,18 +49,23 @@ pub struct Tools {
     servers: mcp::Servers,
     secrets: Arc<Secrets>,
     mask: Arc<Mask>,
+    /// Argument schemas, compiled once per tool.
+    schemas: Arc<Mutex<BTreeMap<String, Arc<Schema>>>>,
 }
+
+/// Compiled schemas kept; beyond this the cache starts anew.
+const MAX_SCHEMAS: usize = 4_096;
 
 impl Tools {
     /// The built-in tools and the MCP servers of the settings. Starts nothing yet.
-    pub fn new(settings: &Settings) -> Result<Tools, Failure> {
+    pub fn new(settings: &Settings) -> Tools {
         let secrets = Arc::new(Secrets::new(&settings.secrets));
         let mask = Arc::new(Mask::new(&secrets));
-        let mut tools = Tools { own: BTreeMap::new(), servers: mcp::Servers::default(), secrets, mask };
-        for tool in built_in(settings, &tools.secrets)? {
+        let mut tools = Tools { own: BTreeMap::new(), servers: mcp::Servers::default(), secrets, mask, schemas: Arc::default() };
+        for tool in built_in(settings, &tools.secrets) {
             tools.register(tool);
         }
-        Ok(tools.with_servers(&settings.mcp))
+        tools.with_servers(&settings.mcp)
     }
 
     /// The same tools and further MCP servers, such as those of a workflow file. A server that is described in the
@@ -104,12 +109,41 @@ impl Tools {
     /// One call. Arguments are checked first; a failure says what a model must change, or what a person must.
     pub async fn call(&self, name: &str, call: ToolCall<'_>, limits: CallLimits) -> Result<Returned, Failure> {
         let outcome = match self.find(name).await {
-            Ok(tool) => perform(tool.as_ref(), call, limits).await,
+            Ok(tool) => match self.check(tool.spec(), call.arguments) {
+                Ok(()) => perform(tool.as_ref(), call, limits).await,
+                Err(failure) => Err(failure),
+            },
             Err(failure) => Err(failure),
         };
         match outcome {
             Ok(returned) => Ok(self.masked(returned)),
-            Err(failure) => Err(Failure::new(failure.kind, self.mask.mask_text(&failure.message))),
+            Err(failure) => Err(self.masked_failure(failure)),
+        }
+    }
+
+    fn masked_failure(&self, failure: Failure) -> Failure {
+        Failure::new(failure.kind, self.mask.mask_text(&failure.message))
+    }
+
+    fn check(&self, spec: &ToolSpec, arguments: &Value) -> Result<(), Failure> {
+        let schema = self.schema_of(spec);
+        schema.check(arguments).map_err(|violations| {
+            wrong(schema.explain(&format!("the arguments of {}", spec.name), &violations, arguments))
+        })
+    }
+
+    fn schema_of(&self, spec: &ToolSpec) -> Arc<Schema> {
+        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        if schemas.len() >= MAX_SCHEMAS {
+            schemas.clear();
+        }
+        match schemas.get(&spec.name) {
+            Some(schema) if *schema.json() == spec.parameters => schema.clone(),
+            _ => {
+                let schema = Arc::new(Schema::new(spec.parameters.clone()));
+                schemas.insert(spec.name.clone(), schema.clone());
+                schema
+            }
         }
     }
 
@@ -136,18 +170,10 @@ impl Default for CallLimits {
 
 async fn perform(tool: &dyn Tool, call: ToolCall<'_>, limits: CallLimits) -> Result<Returned, Failure> {
     let name = &tool.spec().name;
-    check(tool.spec(), call.arguments)?;
     let effect = limits.effect.unwrap_or_else(|| tool.effect(call.arguments));
     let late = |_| Failure::new(ErrorKind::Timeout, format!("{name} took longer than {}", shown(limits.timeout)));
     let outcome = tokio::time::timeout(limits.timeout, tool.call(call)).await.map_err(late);
     outcome.and_then(|answer| answer).map_err(|failure| settled(failure, effect))
-}
-
-fn check(spec: &ToolSpec, arguments: &Value) -> Result<(), Failure> {
-    let schema = Schema::new(spec.parameters.clone());
-    schema
-        .check(arguments)
-        .map_err(|violations| wrong(schema.explain(&format!("the arguments of {}", spec.name), &violations, arguments)))
 }
 
 /// A call of unknown outcome is `uncertain` only where a second one would do harm.
@@ -168,10 +194,10 @@ fn shown(time: Duration) -> String {
     if time.as_millis() < 1000 { format!("{} ms", time.as_millis()) } else { format!("{} s", time.as_secs_f64()) }
 }
 
-fn built_in(settings: &Settings, secrets: &Arc<Secrets>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+fn built_in(settings: &Settings, secrets: &Arc<Secrets>) -> Vec<Arc<dyn Tool>> {
     let tools = settings.tools.clone();
-    let web = Arc::new(web::Web::new(&tools.http_request)?);
-    Ok(vec![
+    let web = Arc::new(web::Web::new(&tools.http_request));
+    vec![
         Arc::new(http_request::HttpRequest::new(web.clone(), secrets.clone())),
         Arc::new(list_artifacts::ListArtifacts::default()),
         Arc::new(list_files::ListFiles::default()),
@@ -183,7 +209,7 @@ fn built_in(settings: &Settings, secrets: &Arc<Secrets>) -> Result<Vec<Arc<dyn T
         Arc::new(search_web::SearchWeb::new(tools.search_web, web.clone(), secrets.clone())),
         Arc::new(send_message::SendMessage::new(tools.channels, web, secrets.clone())),
         Arc::new(write_file::WriteFile::default()),
-    ])
+    ]
 }
 
 /// A mistake that a model can repair.
@@ -240,7 +266,7 @@ mod tests {
 
     fn tools() -> Tools {
         let secrets = BTreeMap::from([("HEART".to_owned(), "tell-tale-heart".to_owned())]);
-        let mut tools = Tools::new(&Settings { secrets, ..Settings::default() }).unwrap();
+        let mut tools = Tools::new(&Settings { secrets, ..Settings::default() });
         let parameters = json!({"type": "object", "properties": {"act": {"type": "string"}}, "required": ["act"]});
         let spec = ToolSpec { name: "actor".into(), description: String::new(), parameters, effect: Effect::Once };
         tools.register(Arc::new(Actor { spec }));

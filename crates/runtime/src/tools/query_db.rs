@@ -64,8 +64,8 @@ impl QueryDb {
         let Some(address) = self.databases.get(name) else {
             let known = listed(self.databases.keys().map(String::as_str));
             return Err(wrong(format!(
-                "there is no database `{name}`; configured: {known}. relais.toml names them: [tools.databases] {name} = \
-                 \"/path/to/file.db\""
+                "there is no database `{name}`; configured: {known}. relais.toml names them: [tools.databases] \
+                 {name} = \"/path/to/file.db\""
             )));
         };
         match address.split_once("://") {
@@ -263,7 +263,8 @@ mod tests {
     fn tool(bench: &Bench) -> QueryDb {
         let file = bench.workspace().join("shop.db");
         let setup = Connection::open(&file).unwrap();
-        setup.execute_batch("CREATE TABLE p(id INTEGER, name TEXT, price REAL, pic BLOB); INSERT INTO p VALUES (1,'a',1.5,x'ff'),(2,'b',NULL,NULL)").unwrap();
+        setup.execute_batch("CREATE TABLE p(id INTEGER, name TEXT, price REAL, pic BLOB)").unwrap();
+        setup.execute_batch("INSERT INTO p VALUES (1,'a',1.5,x'ff'),(2,'b',NULL,NULL)").unwrap();
         let other = bench.workspace().join("other.db");
         Connection::open(&other).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
         let file = file.to_str().unwrap();
@@ -281,7 +282,9 @@ mod tests {
         let bench = Bench::new();
         let tool = tool(&bench);
         let query = |sql: &str| json!({"database": "shop", "sql": sql});
-        bench.check(&tool, query("SELECT * FROM p WHERE id = 1"), json!({"columns": ["id", "name", "price", "pic"], "rows": [[1, "a", 1.5, {"base64": "/w=="}]], "truncated": false})).await;
+        let columns = json!(["id", "name", "price", "pic"]);
+        let first = json!({"columns": columns, "rows": [[1, "a", 1.5, {"base64": "/w=="}]], "truncated": false});
+        bench.check(&tool, query("SELECT * FROM p WHERE id = 1"), first).await;
         bench
             .check(
                 &tool,
@@ -303,7 +306,9 @@ mod tests {
                 json!({"columns": ["id"], "rows": [[1]], "truncated": true}),
             )
             .await;
-        let bounded = bench.call(&tool, query("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c) SELECT n, hex(zeroblob(20000)) FROM c")).await.unwrap();
+        let endless =
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c) SELECT hex(zeroblob(20000)) FROM c";
+        let bounded = bench.call(&tool, query(endless)).await.unwrap();
         assert_eq!(bounded.value["truncated"], true);
         bench.call(&tool, query("PRAGMA table_info(p)")).await.unwrap();
     }

@@ -125,7 +125,10 @@ fn spec() -> ToolSpec {
         parameters: json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "minLength": 1, "description": "relative to the workspace, such as notes/today.md"},
+                "path": {
+                    "type": "string", "minLength": 1,
+                    "description": "relative to the workspace, such as notes/today.md"
+                },
                 "offset": {"type": "integer", "minimum": 0, "description": "first byte to read"},
                 "limit": {"type": "integer", "minimum": 1, "maximum": READ_BYTES_MAX, "description": "bytes to read"},
                 "as": {"type": "string", "enum": ["text", "json"]}

@@ -154,7 +154,8 @@ mod tests {
     #[tokio::test]
     async fn gives_input_output_and_exit_code() {
         let bench = Bench::new();
-        let code = "import json,sys,os\nv=json.load(sys.stdin)\nopen('f','w').write('x')\nprint(v['a'], 'CARGO' in os.environ)\nprint('e',file=sys.stderr)\nsys.exit(3)";
+        let code = "import json, sys, os\nv = json.load(sys.stdin)\nopen('f', 'w').write('x')\n\
+                    print(v['a'], 'CARGO' in os.environ)\nprint('e', file=sys.stderr)\nsys.exit(3)";
         let value = bench.call(&on(), json!({"code": code, "input": {"a": "é"}})).await.unwrap().value;
         assert_eq!(
             (&value["stdout"], &value["stderr"], &value["exit_code"]),

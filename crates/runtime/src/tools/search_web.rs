@@ -45,7 +45,7 @@ impl SearchWeb {
     async fn search(&self, call: ToolCall<'_>) -> Result<Returned, Failure> {
         let given: Arguments = arguments(&call)?;
         let url = self.url(&given.query)?;
-        let mut request = self.web.open().get(url.clone()).header("accept", "application/json").timeout(TIMEOUT);
+        let mut request = self.web.open()?.get(url.clone()).header("accept", "application/json").timeout(TIMEOUT);
         for (name, text) in &self.settings.headers {
             request = request.header(name, self.secrets.expand(text).map_err(|error| config(error.to_string()))?);
         }
@@ -155,7 +155,7 @@ mod tests {
         let bench = Bench::new();
         let tool = |path: Option<&str>| {
             let settings = SearchSettings { url: path.map(|path| peer.url(path)), ..SearchSettings::default() };
-            SearchWeb::new(settings, Arc::new(Web::new(&HttpSettings::default()).unwrap()), Arc::default())
+            SearchWeb::new(settings, Arc::new(Web::new(&HttpSettings::default())), Arc::default())
         };
         bench.check_fails(&tool(None), json!({"query": "x"}), "[tools.search_web]\nurl =").await;
         bench

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use relais_engine::{ErrorKind, Failure};
+use relais_plan::Effect;
 use relais_plan::problem::nearest;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -36,9 +37,7 @@ impl Tools {
         for outcome in asked {
             match outcome {
                 Ok(tools) => all.tools.extend(tools.iter().map(|tool| tool.spec().clone())),
-                Err(failure) => {
-                    all.failed.push(Failure::new(failure.kind, self.mask.mask_text(&failure.message)));
-                }
+                Err(failure) => all.failed.push(self.masked_failure(failure)),
             }
         }
         all.tools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -65,6 +64,11 @@ impl Tools {
         Manifest::new(version.into(), &self.list().await.tools)
     }
 
+    /// What a call may do; none for an unknown tool or a server that does not answer.
+    pub async fn effect(&self, name: &str, arguments: &Value) -> Option<Effect> {
+        Some(self.find(name).await.ok()?.effect(arguments))
+    }
+
     pub(super) async fn find(&self, name: &str) -> Result<Arc<dyn Tool>, Failure> {
         if let Some(tool) = self.own.get(name) {
             return Ok(tool.clone());
@@ -78,17 +82,18 @@ impl Tools {
     async fn ask_servers(&self, pattern: &str, into: &mut BTreeMap<String, Vec<Arc<dyn Tool>>>) -> Result<(), Failure> {
         for name in self.servers.names() {
             if may_mean(pattern, name) && !into.contains_key(name) {
-                into.insert(name.to_owned(), self.servers.tools(name).await?);
+                let tools = self.servers.tools(name).await.map_err(|failure| self.masked_failure(failure))?;
+                into.insert(name.to_owned(), tools);
             }
         }
         Ok(())
     }
 
     fn unknown<'a>(&self, written: &str, remote: impl Iterator<Item = &'a Arc<dyn Tool>>) -> Failure {
-        if let Some((server, _)) = written.strip_prefix(mcp::PREFIX).and_then(|rest| rest.split_once('/')) {
-            if !server.contains('*') && !self.servers.names().any(|name| name == server) {
-                return self.unknown_server(server);
-            }
+        let server = written.strip_prefix(mcp::PREFIX).and_then(|rest| Some(rest.split_once('/')?.0));
+        let is_unknown = |server: &&str| !server.contains('*') && !self.servers.names().any(|name| name == *server);
+        if let Some(server) = server.filter(is_unknown) {
+            return self.unknown_server(server);
         }
         let mut names: Vec<&str> = self.own.keys().map(String::as_str).collect();
         names.extend(remote.map(|tool| tool.spec().name.as_str()));
@@ -207,7 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn selects_and_names_the_nearest() {
-        let tools = Tools::new(&Settings::default()).unwrap();
+        let tools = Tools::new(&Settings::default());
         let select = async |patterns: &[&str]| {
             let patterns: Vec<String> = patterns.iter().map(|pattern| pattern.to_string()).collect();
             let chosen = tools.select(&patterns).await;
@@ -224,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_hash_follows_names_and_parameters_only() {
-        let tools = Tools::new(&Settings::default()).unwrap().list().await.tools;
+        let tools = Tools::new(&Settings::default()).list().await.tools;
         let hash = |tools: &[ToolSpec]| Manifest::new("2026-01-01".into(), tools).hash;
         let mut other: Vec<ToolSpec> = tools.iter().rev().cloned().collect();
         other[0].description = "other words".into();

@@ -67,7 +67,7 @@ impl SendMessage {
         let config = |text: String| Failure::new(ErrorKind::Config, text);
         let url = self.secrets.expand(url).map_err(|error| config(format!("the channel's webhook: {error}")))?;
         let url = Url::parse(&url).map_err(|error| config(format!("the channel's webhook is no address: {error}")))?;
-        let request = self.web.open().post(url.clone()).header("Idempotency-Key", key).timeout(WEBHOOK_TIMEOUT);
+        let request = self.web.open()?.post(url.clone()).header("Idempotency-Key", key).timeout(WEBHOOK_TIMEOUT);
         let response = request.json(message).send().await.map_err(|error| web::failure(&url, &error))?;
         match response.status() {
             status if status.is_success() => Ok(()),
@@ -119,8 +119,14 @@ impl Tool for SendMessage {
 }
 
 fn message(given: &Arguments, call: &ToolCall<'_>) -> Value {
-    let (run, key) = (call.run.run, call.key);
-    json!({"channel": given.channel, "title": given.title, "text": given.text, "data": given.data, "run": run, "key": key})
+    json!({
+        "channel": given.channel,
+        "title": given.title,
+        "text": given.text,
+        "data": given.data,
+        "run": call.run.run,
+        "key": call.key
+    })
 }
 
 /// Named by the key, so that a repeated call leaves one notification.
@@ -182,7 +188,7 @@ mod tests {
 
     fn tool(channels: &[(&str, Channel)]) -> SendMessage {
         let channels = channels.iter().map(|(name, channel)| (name.to_string(), channel.clone())).collect();
-        let web = Arc::new(Web::new(&HttpSettings::default()).unwrap());
+        let web = Arc::new(Web::new(&HttpSettings::default()));
         SendMessage::new(channels, web, Arc::new(Secrets::default()))
     }
 

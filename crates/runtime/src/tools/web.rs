@@ -5,6 +5,7 @@
 
 use std::error::Error as StdError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use base64::Engine;
@@ -14,6 +15,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use serde_json::Value;
 
+use super::wrong;
 use crate::settings::HttpSettings;
 
 /// An answer is read up to here, then cut off with a note.
@@ -21,40 +23,38 @@ pub const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// A host that does not take the connection by then will not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Two clients: one that refuses private addresses, and one for addresses that the settings name.
+/// Two clients: one that refuses private addresses, and one for addresses that the settings name. Made when first used,
+/// because reading the certificates of the system takes longer than a small run.
 pub struct Web {
-    guarded: Client,
-    open: Client,
+    guarded: OnceLock<Client>,
+    open: OnceLock<Client>,
     rules: HttpSettings,
 }
 
 impl Web {
-    pub fn new(rules: &HttpSettings) -> Result<Web, Failure> {
-        install_tls();
-        let failed = |error| Failure::new(ErrorKind::Internal, format!("no HTTP client can be made: {error}"));
-        // A proxy would look the name up a second time, out of reach of the check.
-        let guarded = builder().dns_resolver(PublicOnly).no_proxy().build().map_err(failed)?;
-        Ok(Web { guarded, open: builder().build().map_err(failed)?, rules: rules.clone() })
+    pub fn new(rules: &HttpSettings) -> Web {
+        Web { guarded: OnceLock::new(), open: OnceLock::new(), rules: rules.clone() }
     }
 
     /// For addresses from the settings.
-    pub fn open(&self) -> &Client {
-        &self.open
+    pub fn open(&self) -> Result<Client, Failure> {
+        made(&self.open, builder())
     }
 
     /// The client to use for an address that a model chose, or why it may not be called.
-    pub fn client_for(&self, url: &Url) -> Result<&Client, String> {
+    pub fn client_for(&self, url: &Url) -> Result<Client, Failure> {
         let host = host_of(url)?;
         if self.is_private_allowed(url) {
-            return Ok(&self.open);
+            return self.open();
         }
         if !self.rules.allow.is_empty() && !self.is_listed(url) {
             let listed = self.rules.allow.join(", ");
-            return Err(format!("`{host}` is not on the allow list (tools.http_request.allow: {listed})"));
+            return Err(wrong(format!("`{host}` is not on the allow list (tools.http_request.allow: {listed})")));
         }
         match literal(url) {
-            Some(address) if !is_public(address) => Err(Refused { host, address }.to_string()),
-            _ => Ok(&self.guarded),
+            Some(address) if !is_public(address) => Err(wrong(Refused { host, address }.to_string())),
+            // A proxy would look the name up a second time, out of reach of the check.
+            _ => made(&self.guarded, builder().dns_resolver(PublicOnly).no_proxy()),
         }
     }
 
@@ -70,7 +70,8 @@ impl Web {
     fn is_private_allowed(&self, url: &Url) -> bool {
         let Some(host) = url.host_str() else { return false };
         let with_port = format!("{host}:{}", url.port_or_known_default().unwrap_or_default());
-        self.rules.allow_private.iter().any(|entry| entry == host || *entry == with_port)
+        let is_named = |entry: &String| entry.eq_ignore_ascii_case(host) || entry.eq_ignore_ascii_case(&with_port);
+        self.rules.allow_private.iter().any(is_named)
     }
 }
 
@@ -81,15 +82,21 @@ fn builder() -> reqwest::ClientBuilder {
         .user_agent(concat!("relais/", env!("CARGO_PKG_VERSION")))
 }
 
-/// reqwest is built without a default; a second call changes nothing.
-fn install_tls() {
+fn made(kept: &OnceLock<Client>, builder: reqwest::ClientBuilder) -> Result<Client, Failure> {
+    if let Some(client) = kept.get() {
+        return Ok(client.clone());
+    }
+    // reqwest is built without a default provider of cryptography; a second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let failed = |error| Failure::new(ErrorKind::Internal, format!("no HTTP client can be made: {error}"));
+    let client = builder.build().map_err(failed)?;
+    Ok(kept.get_or_init(|| client).clone())
 }
 
-fn host_of(url: &Url) -> Result<String, String> {
+fn host_of(url: &Url) -> Result<String, Failure> {
     match (url.scheme(), url.host_str()) {
         ("http" | "https", Some(host)) => Ok(host.to_owned()),
-        (scheme, _) => Err(format!("`{scheme}:` addresses cannot be called; use http: or https:")),
+        (scheme, _) => Err(wrong(format!("`{scheme}:` addresses cannot be called; use http: or https:"))),
     }
 }
 
@@ -100,9 +107,10 @@ fn literal(url: &Url) -> Option<IpAddr> {
 
 /// `example.org`, or `*.example.org` for every name under it.
 fn host_matches(pattern: &str, host: &str) -> bool {
+    let pattern = pattern.to_ascii_lowercase();
     match pattern.strip_prefix("*.") {
         Some(parent) => host.strip_suffix(parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-        None => pattern.eq_ignore_ascii_case(host),
+        None => pattern == host,
     }
 }
 
@@ -237,10 +245,9 @@ pub async fn read(mut response: Response) -> Result<Answer, reqwest::Error> {
 impl Answer {
     /// JSON as a value, text as text, anything else as base64.
     pub fn value(&self) -> Value {
-        if !self.truncated && self.content_type.contains("json") {
-            if let Ok(value) = serde_json::from_slice(&self.bytes) {
-                return value;
-            }
+        let is_json = !self.truncated && self.content_type.contains("json");
+        if let Some(value) = is_json.then(|| serde_json::from_slice(&self.bytes).ok()).flatten() {
+            return value;
         }
         readable(&self.bytes, self.truncated || self.content_type.starts_with("text/"))
     }
@@ -310,9 +317,9 @@ mod tests {
             allow: vec!["api.example.org".into(), "*.example.net".into()],
             allow_private: vec!["localhost:8080".into(), "10.0.0.7".into()],
         };
-        let web = Web::new(&rules).unwrap();
+        let web = Web::new(&rules);
         let check = |url: &str, wanted: Option<&str>| {
-            let answer = web.client_for(&Url::parse(url).unwrap()).map(|_| ());
+            let answer = web.client_for(&Url::parse(url).unwrap()).map(|_| ()).map_err(|failure| failure.message);
             match wanted {
                 None => assert_eq!(answer, Ok(()), "{url}"),
                 Some(part) => assert!(answer.clone().unwrap_err().contains(part), "{url}: {answer:?}"),
@@ -330,11 +337,11 @@ mod tests {
 
     #[test]
     fn literal_addresses_are_checked_in_every_spelling() {
-        let web = Web::new(&HttpSettings::default()).unwrap();
+        let web = Web::new(&HttpSettings::default());
         for url in
             ["http://127.0.0.1/", "http://0x7f.1/", "http://2130706433/", "http://[::1]/", "http://[::ffff:7f00:1]/"]
         {
-            let refused = web.client_for(&Url::parse(url).unwrap()).map(|_| ()).unwrap_err();
+            let refused = web.client_for(&Url::parse(url).unwrap()).unwrap_err().message;
             assert!(refused.contains("refused unless"), "{url}: {refused}");
         }
     }

@@ -99,7 +99,10 @@ fn spec() -> ToolSpec {
         parameters: json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "minLength": 1, "description": "relative to the workspace, such as reports/today.md"},
+                "path": {
+                    "type": "string", "minLength": 1,
+                    "description": "relative to the workspace, such as reports/today.md"
+                },
                 "content": {"description": "text, or any JSON value"}
             },
             "required": ["path", "content"],

@@ -46,14 +46,20 @@ fn read(arguments: &[String]) -> Result<Job, String> {
 
 fn many(from: u64, count: u64) -> ExitCode {
     let mut broken = Vec::new();
+    let mut ended = std::collections::BTreeMap::new();
     for seed in from..from.saturating_add(count) {
-        if let Err(breach) = laws::check(seed) {
-            if broken.len() < MAX_SHOWN {
-                say(&format!("seed {seed}: {}", breach.law.lines().next().unwrap_or_default()));
+        match laws::check(seed) {
+            Ok(statuses) => statuses.into_iter().for_each(|status| *ended.entry(status.word()).or_insert(0u64) += 1),
+            Err(breach) => {
+                if broken.len() < MAX_SHOWN {
+                    say(&format!("seed {seed}: {}", breach.law.lines().next().unwrap_or_default()));
+                }
+                broken.push(seed);
             }
-            broken.push(seed);
         }
     }
+    let ended: Vec<String> = ended.iter().map(|(status, times)| format!("{times} {status}")).collect();
+    say(&format!("runs: {}", ended.join(", ")));
     if broken.is_empty() {
         say(&format!("{count} seeds keep the laws"));
         return ExitCode::SUCCESS;
@@ -65,7 +71,7 @@ fn many(from: u64, count: u64) -> ExitCode {
 
 fn one(seed: u64) -> ExitCode {
     match laws::check(seed) {
-        Ok(()) => {
+        Ok(_) => {
             say(&format!("{:#}\nseed {seed} keeps the laws", plans::workflow(seed, plans::Manner::Wild)));
             ExitCode::SUCCESS
         }

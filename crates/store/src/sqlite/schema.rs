@@ -58,6 +58,8 @@ fn connect(path: &Path, flags: OpenFlags, options: &Options) -> rusqlite::Result
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(Duration::from_millis(options.busy_timeout_ms))?;
     db.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    // Otherwise a statement that a partial index might serve is compiled anew for every value bound to it.
+    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(db)
 }
 

@@ -81,7 +81,7 @@ async fn written(store: &SqliteStore, run: RunId) {
         } else {
             let error = Some(Failure::new(ErrorKind::Timeout, "no answer in 5 s"));
             let summary = Summary { error, ..summary(run, RunStatus::Failed) };
-            store.append(Batch { entry, summary: Some(summary), ..batch(run, seq) }).await.unwrap();
+            store.append(Batch { entry: entry.into(), summary: Some(summary), ..batch(run, seq) }).await.unwrap();
         }
     }
 }
