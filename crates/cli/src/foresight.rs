@@ -27,7 +27,8 @@ impl Names for Known {
         match (root, &self.input) {
             (Root::Input, Some(input)) => Ok(Cow::Borrowed(input)),
             (Root::Workflow, _) => Ok(Cow::Borrowed(&self.workflow)),
-            _ => Err(EvalError::Reference("known only when the run goes".into())),
+            // Not a missing value, which `default` would replace, but one that comes later.
+            _ => Err(EvalError::Load("known only when the run goes".into())),
         }
     }
 }

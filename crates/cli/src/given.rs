@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use relais_plan::Schema;
 use serde_json::{Map, Value};
 
@@ -38,8 +38,8 @@ pub fn value_of(text: &str) -> Value {
 }
 
 fn object(file: &str) -> anyhow::Result<Map<String, Value>> {
-    let opened = std::fs::File::open(Path::new(file)).with_context(|| format!("--input @{file}"))?;
-    let text = bounded(opened).with_context(|| format!("--input @{file}"))?;
+    let text = std::fs::File::open(Path::new(file)).map_err(anyhow::Error::from).and_then(bounded);
+    let text = text.map_err(|error| anyhow!("--input @{file}: {error}"))?;
     match serde_json::from_str(&text).with_context(|| format!("--input @{file} is not JSON"))? {
         Value::Object(map) => Ok(map),
         _ => bail!("--input @{file} must hold a JSON object with the inputs by name"),
@@ -49,7 +49,7 @@ fn object(file: &str) -> anyhow::Result<Map<String, Value>> {
 /// The prompt as written, or standard input for `-`.
 pub fn prompt(written: Option<&str>) -> anyhow::Result<Option<String>> {
     match written {
-        Some("-") => Ok(Some(bounded(std::io::stdin().lock()).context("standard input")?)),
+        Some("-") => Ok(Some(bounded(std::io::stdin().lock()).map_err(|error| anyhow!("standard input: {error}"))?)),
         Some(text) => Ok(Some(text.to_owned())),
         None => Ok(None),
     }

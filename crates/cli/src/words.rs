@@ -114,7 +114,7 @@ mod tests {
             (json!("a\nb"), "a b"),
             (json!({"a": [1, 2]}), "{\"a\":[1,…"),
             (json!("12345678"), "12345678"),
-            (json!("\u{1b}[31m"), "[31m"),
+            (json!("\u{1b}[31m"), " [31m"),
         ] {
             assert_eq!(brief(&value, 8), expected, "{value}");
         }

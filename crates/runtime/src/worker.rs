@@ -213,7 +213,8 @@ impl Worker {
         self.timer_set.notify_one();
     }
 
-    /// Waits until a run has ended, or waits for something other than time.
+    /// Waits until a run has ended, or waits for something other than time: a child run, for one, which may wait for
+    /// time itself.
     pub async fn settle(self: &Arc<Worker>, run: RunId) -> Result<Rest, Error> {
         let mut tail = self.store.tail();
         loop {
@@ -280,7 +281,11 @@ impl Worker {
     /// Starts the child run that a command names, or finds it; its end comes back through `wake_parent`.
     pub(crate) async fn start_child(self: &Arc<Worker>, opened: Opened) -> Result<(), Error> {
         let run = opened.run;
-        self.create_idle(opened, None, true).await?;
+        match self.create_idle(opened, None, true).await {
+            // It was started before its parent was interrupted.
+            Ok(_) | Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let row = self.row(run).await?;
         if !row.summary.status.is_final() {
             self.take_up(run).await?;
@@ -326,7 +331,7 @@ impl Worker {
 const SIGNAL_TRIES: usize = 100;
 
 fn only_time(awaits: &[String]) -> bool {
-    awaits.iter().all(|a| a == "time" || a.starts_with("run:"))
+    awaits.iter().all(|a| a == "time")
 }
 
 fn pending_summary(run: &Run) -> Summary {

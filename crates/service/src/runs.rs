@@ -51,8 +51,8 @@ pub struct Waits {
 
 /// Prefixes of run ids shorter than this are refused: they would soon fit several.
 const SHORTEST_PREFIX: usize = 4;
-/// A parent that its child has just woken needs a moment to be seen at work.
-const PARENT_PAUSE: Duration = Duration::from_millis(20);
+/// How often a parent looks at child runs that another process works on, or that have just woken it.
+const CHILD_PAUSE: Duration = Duration::from_millis(20);
 
 /// The child runs in what a run waits for.
 fn children(awaits: &[String]) -> impl Iterator<Item = RunId> + '_ {
@@ -99,19 +99,22 @@ impl Service {
             let rest = self.worker().settle(run).await?;
             let Rest::Waiting(awaits) = &rest else { return Ok(rest) };
             let Some(child) = self.moving_child(awaits).await? else { return Ok(rest) };
-            Box::pin(self.settle(child)).await?;
-            // The child has told its parent by now, or has died before it could.
-            self.worker().take_up(run).await?;
-            tokio::time::sleep(PARENT_PAUSE).await;
+            if let Rest::Ended(_) = Box::pin(self.settle(child)).await? {
+                // It has told its parent by now, or has died before it could.
+                self.worker().take_up(run).await?;
+            }
+            tokio::time::sleep(CHILD_PAUSE).await;
         }
     }
 
     /// A child run that its parent waits for and that will go on, or has ended, without anybody's doing.
     async fn moving_child(&self, awaits: &[String]) -> Result<Option<RunId>, Error> {
         for child in children(awaits) {
-            let row = self.row(child).await?.summary;
-            let waits = row.status == RunStatus::Waiting && row.awaits.iter().any(|a| a != "time");
-            if !waits || Box::pin(self.moving_child(&row.awaits)).await?.is_some() {
+            let Row { summary, owner, .. } = self.row(child).await?;
+            // Whoever has taken it up has read an answer that the row does not show yet.
+            let idle = summary.status == RunStatus::Waiting && owner.is_none();
+            let waits = idle && summary.awaits.iter().any(|a| a != "time");
+            if !waits || Box::pin(self.moving_child(&summary.awaits)).await?.is_some() {
                 return Ok(Some(child));
             }
         }

@@ -61,11 +61,17 @@ fn ctrl_c_leaves_no_child_process() {
     let home = Home::new(&flow);
     home.write("relais.toml", "[tools.run_python]\nenabled = true\n");
     let child = home.spawn(&["run", "flow.yaml", "--workspace", "files"]);
-    home.wait_until("python started", || home.path("files/ready").exists());
-    let pid = std::fs::read_to_string(home.path("files/ready")).unwrap();
+    home.wait_until("python started", || ready(&home).is_some());
+    let pid = std::fs::read_to_string(ready(&home).unwrap()).unwrap();
     kill(&child, "-INT");
     ended(child).expect(130);
     home.wait_until("python ended", || !alive(&pid));
+}
+
+/// Each call of the tool has a folder of its own.
+fn ready(home: &Home) -> Option<std::path::PathBuf> {
+    let folders = std::fs::read_dir(home.path("files/python")).ok()?;
+    folders.flatten().map(|folder| folder.path().join("ready")).find(|file| file.exists())
 }
 
 fn alive(pid: &str) -> bool {
