@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use relais_plan::{Effect, NodeId};
 use serde_json::{Map, Value};
 
+use crate::book::Allotment;
 use crate::command::*;
 use crate::event::*;
 use crate::run::*;
@@ -217,7 +218,7 @@ impl Run {
         let asked_at = self.at;
         self.hold(scope, node, command);
         if let Command::StartRun(start) = command {
-            self.allotted.insert(id, start.budget);
+            self.allotted.insert(id, start.budget.less(&start.paid));
         }
         if matches!(command, Command::AskPerson(_)) {
             self.suspend(scope, node)?;
@@ -687,6 +688,7 @@ impl Instance {
             calls: Calls::default(),
             yields: None,
             before,
+            child: None,
         }
     }
 
@@ -740,9 +742,11 @@ impl Instance {
             }
             Command::Sleep { retry: true, .. } => self.rest(id),
             Command::Sleep { .. } => self.ask_sleep(id),
-            Command::CallTool { .. } | Command::AskPerson(_) | Command::Await(_) | Command::StartRun(_) => {
+            Command::StartRun(start) => {
+                self.child = Some(start.clone());
                 self.work = Work::Asked(id);
             }
+            Command::CallTool { .. } | Command::AskPerson(_) | Command::Await(_) => self.work = Work::Asked(id),
         }
     }
 

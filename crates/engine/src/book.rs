@@ -143,6 +143,36 @@ impl Run {
     }
 }
 
+/// Arithmetic of allotments; an absent bound stays absent.
+pub(crate) trait Allotment {
+    fn less(&self, paid: &Usage) -> Budget;
+    fn plus(&self, more: &Budget) -> Budget;
+}
+
+impl Allotment for Budget {
+    fn less(&self, paid: &Usage) -> Budget {
+        let less = |limit: Option<u64>, used: u64| limit.map(|l| l.saturating_sub(used));
+        Budget {
+            usd_nanos: less(self.usd_nanos, paid.usd_nanos),
+            tokens: less(self.tokens, paid.tokens()),
+            model_calls: less(self.model_calls, paid.model_calls),
+            tool_calls: less(self.tool_calls, paid.tool_calls),
+            time_ms: self.time_ms,
+        }
+    }
+
+    fn plus(&self, more: &Budget) -> Budget {
+        let plus = |limit: Option<u64>, more: Option<u64>| limit.map(|l| l.saturating_add(more.unwrap_or(0)));
+        Budget {
+            usd_nanos: plus(self.usd_nanos, more.usd_nanos),
+            tokens: plus(self.tokens, more.tokens),
+            model_calls: plus(self.model_calls, more.model_calls),
+            tool_calls: plus(self.tool_calls, more.tool_calls),
+            time_ms: self.time_ms,
+        }
+    }
+}
+
 /// What the next call would take.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Want {

@@ -3,7 +3,7 @@
 use relais_plan::{Call, Effect, Task};
 use serde_json::Value;
 
-use crate::book::Want;
+use crate::book::{Allotment, Want};
 use crate::command::*;
 use crate::decide::{Again, Events, Step, Unready};
 use crate::event::*;
@@ -95,7 +95,7 @@ fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Ev
     let run = uuid::Uuid::new_v5(&step.run.id(), format!("run/{id}").as_bytes());
     let budget = step.run.allotment();
     let start =
-        StartRun { run, workflow: workflow.into(), plan: plan.into(), input: Stored::Value(input), budget, depth };
+        StartRun { run, workflow: workflow.into(), plan: plan.into(), input: Stored::Value(input), budget, depth, paid: Usage::default() };
     Ok(step.ask(Command::StartRun(Box::new(start))))
 }
 
@@ -111,7 +111,10 @@ pub(crate) fn check_input(step: Step<'_>, call: &Call, input: &Value) -> Result<
 fn answered(step: Step<'_>, call: &Call, answer: &Answer) -> Events {
     match &answer.body {
         Body::Returned { value, .. } => returned(step, call, value),
-        Body::Ended { status, output, error } => ended(step, *status, output, error.as_ref()),
+        Body::Ended { status, output, error } => match more_budget(step, error.as_ref(), &answer.usage) {
+            Some(again) => Ok(vec![again]),
+            None => ended(step, *status, output, error.as_ref()),
+        },
         Body::Failed(failure) => step.fail(failure.clone(), Again::Allowed),
         Body::Cancelled => {
             let failure = Failure::new(ErrorKind::Cancelled, "the call was cancelled from outside");
@@ -138,6 +141,21 @@ fn returned(step: Step<'_>, call: &Call, value: &Stored) -> Events {
         Ok(()) => step.complete(Some(value.clone()), None),
         Err(failure) => step.fail(failure, Again::Allowed),
     }
+}
+
+/// A child that came back short of budget goes on with more, as long as there is some and it gets somewhere with it.
+fn more_budget(step: Step<'_>, error: Option<&Failure>, used: &Usage) -> Option<Event> {
+    let child = step.instance()?.child.as_ref()?;
+    if error?.kind != ErrorKind::Budget || used.is_zero() {
+        return None;
+    }
+    let budget = child.budget.plus(&step.run.allotment());
+    if budget == child.budget {
+        return None;
+    }
+    let mut paid = child.paid;
+    paid.add(used);
+    Some(step.ask(Command::StartRun(Box::new(StartRun { budget, paid, ..(**child).clone() }))))
 }
 
 /// A child that stopped is a child that completed, to its parent.

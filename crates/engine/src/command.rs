@@ -64,8 +64,12 @@ pub struct StartRun {
     pub workflow: String,
     pub plan: String,
     pub input: Stored,
+    /// What the child may use in all.
     pub budget: Budget,
     pub depth: u32,
+    /// What was booked for this child before it came back short of budget.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub paid: Usage,
 }
 
 /// Set aside for a model call until its answer says what it really took.
@@ -222,6 +226,20 @@ impl Usage {
 
     pub fn tokens(&self) -> u64 {
         self.prompt.saturating_add(self.completion)
+    }
+
+    /// What has come on top of an earlier figure.
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        Usage {
+            prompt: self.prompt.saturating_sub(earlier.prompt),
+            completion: self.completion.saturating_sub(earlier.completion),
+            cached: self.cached.saturating_sub(earlier.cached),
+            reasoning: self.reasoning.saturating_sub(earlier.reasoning),
+            usd_nanos: self.usd_nanos.saturating_sub(earlier.usd_nanos),
+            model_calls: self.model_calls.saturating_sub(earlier.model_calls),
+            tool_calls: self.tool_calls.saturating_sub(earlier.tool_calls),
+            retries: self.retries.saturating_sub(earlier.retries),
+        }
     }
 
     pub fn add(&mut self, other: &Usage) {

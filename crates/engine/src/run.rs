@@ -186,6 +186,8 @@ pub struct Instance {
     /// The last step that completed in an if or switch: its output is that of the block.
     pub yields: Option<NodeId>,
     pub before: Before,
+    /// The child run that was asked for last.
+    pub child: Option<Box<StartRun>>,
 }
 
 /// Calls asked for and not yet answered.

@@ -31,8 +31,8 @@ pub(crate) enum Input {
     Answered(CommandId, Box<Answer>),
     /// Somebody appended to the journal.
     Changed,
-    ChildEnded(CommandId),
-    ChildWaits(CommandId),
+    ChildEnded(RunId),
+    ChildWaits(RunId),
 }
 
 /// Why a task has ended.
@@ -438,15 +438,22 @@ impl Runner {
                 Ok(Some(Event::Answered { id, answer }))
             }
             Input::Changed => Ok(None),
-            Input::ChildWaits(id) => {
-                self.parked.insert(id);
+            Input::ChildWaits(child) => {
+                self.parked.extend(self.command_of(child));
                 Ok(None)
             }
-            Input::ChildEnded(id) => {
+            Input::ChildEnded(child) => {
+                let Some(id) = self.command_of(child) else { return Ok(None) };
                 self.parked.remove(&id);
                 self.child_answer(id).await
             }
         }
+    }
+
+    /// The command that a child run answers; it may have been asked more than once.
+    fn command_of(&self, child: RunId) -> Option<CommandId> {
+        let asked = |owed: &Owed| matches!(&*owed.command, Command::StartRun(start) if start.run == child);
+        self.run.as_ref()?.owed.iter().find(|(_, owed)| asked(owed)).map(|(id, _)| *id)
     }
 
     fn next_due(&self, prepared: &Prepared) -> Result<Option<Millis>, Trouble> {
@@ -502,8 +509,8 @@ impl Runner {
                 artifacts: latest(run),
             },
             Command::StartRun(start) => {
-                let opened = child(run, id, start);
-                return self.start_child(id, opened).await;
+                let (opened, again) = (child(run, id, start), !start.paid.is_zero());
+                return self.start_child(id, opened, again).await;
             }
             Command::Sleep { .. } | Command::AskPerson(_) | Command::Await(_) => return Ok(()),
         };
@@ -517,12 +524,13 @@ impl Runner {
         Ok(())
     }
 
-    async fn start_child(&mut self, id: CommandId, opened: Opened) -> Result<(), Trouble> {
+    async fn start_child(&mut self, id: CommandId, opened: Opened, again: bool) -> Result<(), Trouble> {
+        let child = opened.run;
         let (worker, outbox) = (self.worker.clone(), self.outbox.clone());
         let task = tokio::spawn(async move {
-            let input = match worker.start_child(opened).await {
+            let input = match worker.start_child(opened, again).await {
                 // Already ended, or its end will be told.
-                Ok(()) => Input::ChildEnded(id),
+                Ok(()) => Input::ChildEnded(child),
                 Err(error) => {
                     let body = Body::Failed(Failure::new(ErrorKind::Internal, error.to_string()));
                     Input::Answered(id, Box::new(Answer { body, usage: Usage::default(), ms: 0 }))
@@ -538,6 +546,7 @@ impl Runner {
     async fn child_answer(&mut self, id: CommandId) -> Result<Option<Event>, Trouble> {
         let run = self.run()?;
         let Some(Command::StartRun(start)) = run.owed.get(&id).map(|o| &*o.command) else { return Ok(None) };
+        let paid = start.paid;
         let row = self.worker.row(start.run).await?;
         if !row.summary.status.is_final() {
             if row.summary.status == RunStatus::Waiting && row.owner.is_none() {
@@ -552,7 +561,7 @@ impl Runner {
         let body = Body::Ended { status: closed.status, output, error: closed.error };
         let ms = child.ended_at.unwrap_or(child.at).saturating_sub(child.started_at).max(0) as u64;
         self.flying.remove(&id);
-        Ok(Some(Event::Answered { id, answer: Box::new(Answer { body, usage: child.usage, ms }) }))
+        Ok(Some(Event::Answered { id, answer: Box::new(Answer { body, usage: child.usage.since(&paid), ms }) }))
     }
 
     /// What the run has given up is stopped; a child run is cancelled.

@@ -177,9 +177,9 @@ impl Worker {
                 if let Some(at) = wake_at {
                     self.wake_later(run, at);
                 }
-                self.tell(parent, |id| Input::ChildWaits(id)).await;
+                self.tell(parent, Input::ChildWaits(run)).await;
             }
-            Ended::Closed { parent, .. } => self.wake_parent(parent).await,
+            Ended::Closed { parent, .. } => self.wake_parent(run, parent).await,
             Ended::LetGo => {}
             Ended::Broken(message) => self.report(run, &message),
         }
@@ -190,19 +190,19 @@ impl Worker {
         self.performer.say(run, text);
     }
 
-    async fn tell(&self, parent: Option<Parent>, input: impl Fn(CommandId) -> Input) {
+    async fn tell(&self, parent: Option<Parent>, input: Input) {
         let Some(parent) = parent else { return };
         let mailbox = locked(&self.active).get(&parent.run).map(|a| a.mailbox.clone());
         if let Some(mailbox) = mailbox {
-            let _ = mailbox.send(input(parent.command)).await;
+            let _ = mailbox.send(input).await;
         }
     }
 
     /// A child has ended: its parent goes on, here if nobody else has it.
-    async fn wake_parent(self: &Arc<Worker>, parent: Option<Parent>) {
+    async fn wake_parent(self: &Arc<Worker>, child: RunId, parent: Option<Parent>) {
         let Some(parent) = parent else { return };
         if locked(&self.active).contains_key(&parent.run) {
-            return self.tell(Some(parent), Input::ChildEnded).await;
+            return self.tell(Some(parent), Input::ChildEnded(child)).await;
         }
         // A parent that waited is somebody's to take; if that fails its own wake-up time finds it.
         let _ = self.take_up(parent.run).await;
@@ -279,17 +279,26 @@ impl Worker {
     }
 
     /// Starts the child run that a command names, or finds it; its end comes back through `wake_parent`.
-    pub(crate) async fn start_child(self: &Arc<Worker>, opened: Opened) -> Result<(), Error> {
-        let run = opened.run;
+    /// With `again` it came back short of budget and goes on with more.
+    pub(crate) async fn start_child(self: &Arc<Worker>, mut opened: Opened, again: bool) -> Result<(), Error> {
+        let (run, plan, simulate) = (opened.run, opened.plan.clone(), opened.mode.simulate);
+        let declared = self.prepared(&plan, simulate).await.map_err(|f| Error::Internal(f.message))?;
+        opened.budget = narrower(&opened.budget, &declared.program.plan.limits.budget);
+        let budget = opened.budget;
         match self.create_idle(opened, None, true).await {
             // It was started before its parent was interrupted.
             Ok(_) | Err(Error::Conflict { .. }) => {}
             Err(error) => return Err(error),
         }
-        let row = self.row(run).await?;
-        if !row.summary.status.is_final() {
-            self.take_up(run).await?;
+        let summary = self.row(run).await?.summary;
+        let short = summary.error.as_ref().is_some_and(|e| e.kind == ErrorKind::Budget);
+        if again && short && summary.status.is_final() {
+            let resume = Signal::Resume(Resume { budget, ..Resume::default() });
+            self.signal(run, vec![Event::Signalled { signal: resume, by: "its parent".into() }]).await?;
+        } else if summary.status.is_final() {
+            return Ok(());
         }
+        self.take_up(run).await?;
         Ok(())
     }
 
@@ -329,6 +338,18 @@ impl Worker {
 
 /// A signal meets at most so many entries of the owner on its way in.
 const SIGNAL_TRIES: usize = 100;
+
+/// The smaller of two bounds, each.
+fn narrower(a: &relais_plan::Budget, b: &relais_plan::Budget) -> relais_plan::Budget {
+    let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+    relais_plan::Budget {
+        usd_nanos: least(a.usd_nanos, b.usd_nanos),
+        tokens: least(a.tokens, b.tokens),
+        model_calls: least(a.model_calls, b.model_calls),
+        tool_calls: least(a.tool_calls, b.tool_calls),
+        time_ms: least(a.time_ms, b.time_ms),
+    }
+}
 
 fn only_time(awaits: &[String]) -> bool {
     awaits.iter().all(|a| a == "time")
