@@ -200,7 +200,8 @@ impl Following<'_> {
             for entry in &entries {
                 notices.extend(self.narrator.tell(entry).map_err(|e| Error::Unusable(e.to_string()))?);
             }
-            if !notices.is_empty() {
+            // Entries that have nothing to tell are news too: whoever counts them would wait for ever.
+            if !entries.is_empty() {
                 return Ok(Some(notices));
             }
             if self.narrator.run().is_some_and(|run| run.closed.is_some()) {
