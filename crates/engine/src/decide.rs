@@ -128,9 +128,7 @@ fn decide_all(ctx: &Context<'_>, run: &mut Run, turn: &mut Turn) -> Result<(), C
 
 fn forget(run: &mut Run, scope: Option<ScopeId>) {
     match scope {
-        Some(scope) => {
-            run.agenda.remove(&scope);
-        }
+        Some(scope) => run.looked_at(scope),
         None => run.stirred = false,
     }
 }
