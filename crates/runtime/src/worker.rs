@@ -177,7 +177,7 @@ impl Worker {
                 if let Some(at) = wake_at {
                     self.wake_later(run, at);
                 }
-                self.tell(parent, |id| Input::ChildWaits(id)).await;
+                self.tell(parent, Input::ChildWaits).await;
             }
             Ended::Closed { parent, .. } => self.wake_parent(parent).await,
             Ended::LetGo => {}
