@@ -363,10 +363,14 @@ fn nested(steps: Vec<StepTrace>) -> Vec<StepTrace> {
 
 /// The paths of the blocks around a step, innermost first; `loop[7]/fetch` is inside `loop`.
 fn around(path: &str) -> impl Iterator<Item = &str> {
-    let up = |path: &&str| path.rsplit_once('/').map(|(up, _)| up);
-    let without_number =
-        |path: &'_ str| path.rsplit_once('[').filter(|_| path.ends_with(']')).map_or(path.len(), |(p, _)| p.len());
-    std::iter::successors(path.rsplit_once('/').map(|(up, _)| up), up).map(move |path| &path[..without_number(path)])
+    std::iter::successors(above(path), |path| above(path)).map(|path| match path.rsplit_once('[') {
+        Some((block, _)) if path.ends_with(']') => block,
+        _ => path,
+    })
+}
+
+fn above(path: &str) -> Option<&str> {
+    path.rsplit_once('/').map(|(up, _)| up)
 }
 
 fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
