@@ -75,13 +75,15 @@ impl Costs {
     pub fn of(plan: &Plan, models: &Models, model: Option<&str>, known: &Known) -> Costs {
         let reckoner = Reckoner { plan, models, model, known };
         let steps: Vec<_> = plan.nodes.iter().map(|node| reckoner.step(node)).collect();
-        let mut costs = Costs { steps, total: Range::default(), unknown: Vec::new(), budget: plan.limits.budget.usd_nanos };
+        let mut costs =
+            Costs { steps, total: Range::default(), unknown: Vec::new(), budget: plan.limits.budget.usd_nanos };
         for (node, step) in plan.nodes.iter().zip(&costs.steps) {
             match step {
                 Some(Ok(range)) => {
                     let least = if reckoner.surely_runs(node) { range.least } else { 0 };
                     costs.total.least = costs.total.least.saturating_add(least);
-                    costs.total.most = costs.total.most.saturating_add(range.most.saturating_mul(reckoner.passes(node)));
+                    costs.total.most =
+                        costs.total.most.saturating_add(range.most.saturating_mul(reckoner.passes(node)));
                 }
                 Some(Err(model)) if !costs.unknown.contains(model) => costs.unknown.push(model.clone()),
                 Some(Err(_)) | None => {}

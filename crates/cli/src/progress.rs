@@ -196,7 +196,9 @@ impl Progress {
             }
             What::Asked { step, question, .. } => Some(format!("? {step}  {}", words::shorten(question, ERROR_CHARS))),
             What::Waiting { step, until, what } => Some(waiting(step, *until, what)),
-            What::Signalled { signal, .. } if signal == "adopted" => Some(paint.dim("· taken over after an interruption")),
+            What::Signalled { signal, .. } if signal == "adopted" => {
+                Some(paint.dim("· taken over after an interruption"))
+            }
             What::Signalled { signal, by } => Some(paint.dim(&format!("· {signal} by {by}"))),
             other => self.detail(other).filter(|_| self.verbose).map(|text| paint.dim(&text)),
         }

@@ -73,7 +73,7 @@ fn start_lanes(step: Step<'_>, work: &FanWork, fan: &Fan, failing: bool) -> Vec<
         (0..fan.lanes.len() as u32).for_each(&mut consider);
     } else {
         let mut seen = std::collections::BTreeSet::new();
-        for ended in &work.news {
+        for ended in work.news.iter().skip(work.looked_at.0) {
             for lane in step.ctx.program.after(step.node, *ended) {
                 if seen.insert(*lane) {
                     consider(*lane);

@@ -94,8 +94,15 @@ fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Ev
     let id = step.run.next_command;
     let run = uuid::Uuid::new_v5(&step.run.id(), format!("run/{id}").as_bytes());
     let budget = step.run.allotment();
-    let start =
-        StartRun { run, workflow: workflow.into(), plan: plan.into(), input: Stored::Value(input), budget, depth, paid: Usage::default() };
+    let start = StartRun {
+        run,
+        workflow: workflow.into(),
+        plan: plan.into(),
+        input: Stored::Value(input),
+        budget,
+        depth,
+        paid: Usage::default(),
+    };
     Ok(step.ask(Command::StartRun(Box::new(start))))
 }
 

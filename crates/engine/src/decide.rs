@@ -80,11 +80,12 @@ pub fn turn_on(ctx: &Context<'_>, run: &mut Run, at: Millis, mut former: Turn) -
     Ok(former)
 }
 
-/// When a time-out fires next, if nothing else happens.
+/// When a time-out fires next, if nothing else happens. None while time-outs stand still: the run is paused, or waits
+/// for people alone.
 pub fn next_deadline(program: &Program, run: &Run) -> Option<Millis> {
     let whole = program.plan.limits.timeout_ms.filter(|_| run.ending.is_none());
     let whole = whole.map(|ms| run.at + (run.live_from_ms + ms).saturating_sub(run.live_ms) as Millis);
-    if run.paused || run.closed.is_some() {
+    if run.paused || run.closed.is_some() || run.waits_for_people() {
         return None;
     }
     whole.into_iter().chain(run.next_deadline()).min()
@@ -139,9 +140,7 @@ fn decide_all(ctx: &Context<'_>, run: &mut Run, turn: &mut Turn) -> Result<(), C
 
 fn forget(run: &mut Run, scope: Option<ScopeId>) {
     match scope {
-        Some(scope) => {
-            run.agenda.remove(&scope);
-        }
+        Some(scope) => run.looked_at(scope),
         None => run.stirred = false,
     }
 }

@@ -265,6 +265,7 @@ impl FanWork {
         self.failed = None;
         self.rescan = true;
         self.news.clear();
+        self.looked_at = Hint::default();
         self.completed = self.lanes.values().filter(|l| l.status == Some(StepStatus::Completed)).count() as u32;
         self.open = 0;
     }

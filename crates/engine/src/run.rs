@@ -279,10 +279,22 @@ pub struct FanWork {
     pub completed: u32,
     /// The first failure, which decides the block's error.
     pub failed: Option<u32>,
-    /// Lanes that ended since the block was last looked at.
+    /// Lanes that have ended, in that order.
     pub news: Vec<u32>,
+    /// So many of them have been looked at.
+    pub(crate) looked_at: Hint,
     /// Look at all lanes again (after a resume).
     pub rescan: bool,
+}
+
+/// Saves looking twice. Not part of what is known, so any two are equal.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hint(pub usize);
+
+impl PartialEq for Hint {
+    fn eq(&self, _other: &Hint) -> bool {
+        true
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -333,6 +345,17 @@ impl Run {
     /// Every open line of control waits for a person, and nothing is in flight.
     pub(crate) fn waits_for_people(&self) -> bool {
         !self.owed.is_empty() && self.owed.values().all(|o| matches!(*o.command, Command::AskPerson(_)))
+    }
+
+    /// Nothing follows from what a scope has come to: the lanes that ended need not be looked at again.
+    pub(crate) fn looked_at(&mut self, scope: ScopeId) {
+        self.agenda.remove(&scope);
+        let Some(place) = self.scopes.get_mut(scope as usize).filter(|_| !self.paused) else { return };
+        if let At::In(node) = place.at
+            && let Some(Work::Fan(fan)) = place.steps.get_mut(&node).map(|i| &mut i.work)
+        {
+            fan.looked_at = Hint(fan.news.len());
+        }
     }
 
     /// Something is left to decide once a value is loaded.

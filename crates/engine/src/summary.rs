@@ -68,7 +68,7 @@ pub fn wake_at(program: &Program, run: &Run) -> Option<Millis> {
         Command::AskPerson(question) => question.deadline,
         Command::CallModel { .. } | Command::CallTool { .. } | Command::Await(_) | Command::StartRun(_) => None,
     };
-    let time_out = if run.waits_for_people() { None } else { crate::decide::next_deadline(program, run) };
+    let time_out = crate::decide::next_deadline(program, run);
     run.owed.values().filter_map(due).chain(time_out).min()
 }
 

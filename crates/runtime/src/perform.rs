@@ -135,7 +135,12 @@ impl Performer {
         Answer { body, usage, ms: started.elapsed().as_millis() as u64 }
     }
 
-    async fn really_call(&self, prepared: &Prepared, call: &Calling<'_>, files: &RunFiles) -> Result<Returned, Failure> {
+    async fn really_call(
+        &self,
+        prepared: &Prepared,
+        call: &Calling<'_>,
+        files: &RunFiles,
+    ) -> Result<Returned, Failure> {
         let rule = prepared.program.rule(call.tool);
         let timeout = rule.and_then(|r| r.timeout_ms).map_or(CALL_TIMEOUT, Duration::from_millis);
         let limits = CallLimits { timeout, effect: Some(call.effect) };
@@ -152,7 +157,9 @@ impl Performer {
     async fn keep(&self, prepared: &Prepared, returned: Returned) -> Body {
         match self.try_keep(prepared, returned).await {
             Ok(body) => body,
-            Err(error) => Body::Failed(Failure::new(ErrorKind::Internal, format!("the result could not be kept: {error}"))),
+            Err(error) => {
+                Body::Failed(Failure::new(ErrorKind::Internal, format!("the result could not be kept: {error}")))
+            }
         }
     }
 

@@ -37,8 +37,14 @@ pub(crate) enum Input {
 
 /// Why a task has ended.
 pub(crate) enum Ended {
-    Closed { status: RunStatus, parent: Option<Parent> },
-    Waiting { wake_at: Option<Millis>, parent: Option<Parent> },
+    Closed {
+        status: RunStatus,
+        parent: Option<Parent>,
+    },
+    Waiting {
+        wake_at: Option<Millis>,
+        parent: Option<Parent>,
+    },
     /// Another owner has the run.
     LetGo,
     /// It cannot go on here; the journal is as it was.
@@ -114,7 +120,19 @@ impl Runner {
         seq: Arc<AtomicU64>,
     ) -> Runner {
         let (flying, parked) = (HashMap::new(), BTreeSet::new());
-        Runner { worker, id, run, prepared: None, values: Values::new(), outbox, inbox, seq, flying, parked, pulse: None }
+        Runner {
+            worker,
+            id,
+            run,
+            prepared: None,
+            values: Values::new(),
+            outbox,
+            inbox,
+            seq,
+            flying,
+            parked,
+            pulse: None,
+        }
     }
 
     pub async fn work(mut self, inputs: Vec<Event>) -> Ended {
@@ -568,11 +586,14 @@ impl Runner {
     async fn abort_dropped(&mut self) -> Result<(), Trouble> {
         let run = self.run()?;
         let gone: Vec<CommandId> = run.dropped.keys().filter(|id| self.flying.contains_key(id)).copied().collect();
-        let children: Vec<RunId> = gone.iter().filter_map(|id| match &*run.dropped.get(id)?.command {
-            Command::StartRun(start) => Some(start.run),
-            Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => None,
-            Command::AskPerson(_) | Command::Await(_) => None,
-        }).collect();
+        let children: Vec<RunId> = gone
+            .iter()
+            .filter_map(|id| match &*run.dropped.get(id)?.command {
+                Command::StartRun(start) => Some(start.run),
+                Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => None,
+                Command::AskPerson(_) | Command::Await(_) => None,
+            })
+            .collect();
         for id in gone {
             if let Some(handle) = self.flying.remove(&id) {
                 handle.abort();

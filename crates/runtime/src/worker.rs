@@ -312,7 +312,8 @@ impl Worker {
         for _ in 0..SIGNAL_TRIES {
             let seq = self.row(run).await?.seq + 1;
             let entry = Entry { seq, at: self.clock.now(), version: FORMAT, events: events.clone() };
-            let batch = relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs: Vec::new() };
+            let batch =
+                relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs: Vec::new() };
             match self.store.append(batch).await {
                 Err(Error::Conflict { .. }) => {}
                 other => return other,

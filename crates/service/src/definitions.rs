@@ -138,7 +138,8 @@ impl Definitions {
                 (None, models) => models.to_vec(),
             };
             // One that answers is enough; the others of a fallback list are tried when it does not.
-            let failures: Vec<String> = models.iter().filter_map(|m| self.models.resolve(m).err()).map(|f| f.message).collect();
+            let failures: Vec<String> =
+                models.iter().filter_map(|m| self.models.resolve(m).err()).map(|f| f.message).collect();
             if failures.len() == models.len() {
                 seen.entry(failures.join("; ")).or_insert_with(|| name.clone());
             }
@@ -176,7 +177,8 @@ impl Service {
             self.keep_plan(plan).await?;
         }
         let manifest = Manifest::new(relais_plan::time::format_instant(self.clock.now())[..10].to_owned(), &tools);
-        let mut checked = Checked { plan, children: definition.children, version: 1, manifest: manifest.hash.clone(), warnings };
+        let mut checked =
+            Checked { plan, children: definition.children, version: 1, manifest: manifest.hash.clone(), warnings };
         self.keep_version(&mut checked, &file, &manifest, simulate).await?;
         Ok(checked)
     }
@@ -191,7 +193,13 @@ impl Service {
     }
 
     /// A new version for every change; the tools as they were then are kept with it.
-    async fn keep_version(&self, checked: &mut Checked, file: &Path, manifest: &Manifest, simulate: bool) -> Result<(), Error> {
+    async fn keep_version(
+        &self,
+        checked: &mut Checked,
+        file: &Path,
+        manifest: &Manifest,
+        simulate: bool,
+    ) -> Result<(), Error> {
         let plan = &checked.plan;
         let key = DocumentKey { kind: "workflow".into(), owner: self.user().to_owned(), name: plan.name.clone() };
         let hash = plan.hash();

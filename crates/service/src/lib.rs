@@ -13,10 +13,10 @@ mod upkeep;
 
 use std::sync::Arc;
 
+use relais_runtime::Worker;
 use relais_runtime::clock::{Clock, SystemClock};
 use relais_runtime::models;
 use relais_runtime::perform::Performer;
-use relais_runtime::Worker;
 use relais_store::{Options, SqliteStore, Store};
 
 pub use config::Config;

@@ -127,7 +127,9 @@ fn asked(run: &Run, step: String, place: (ScopeId, NodeId), id: CommandId, comma
         Command::Await(Awaiting::Signal(name)) => {
             Some(What::Waiting { step, until: None, what: format!("signal {name}") })
         }
-        Command::Await(Awaiting::Event(name)) => Some(What::Waiting { step, until: None, what: format!("event {name}") }),
+        Command::Await(Awaiting::Event(name)) => {
+            Some(What::Waiting { step, until: None, what: format!("event {name}") })
+        }
         Command::StartRun(start) => {
             Some(What::ChildStarted { step, child: start.run, workflow: start.workflow.clone() })
         }

@@ -171,9 +171,11 @@ impl Service {
             return newest.ok_or_else(|| Error::NotFound("there are no runs yet".into()));
         };
         let wanted = prefix.to_lowercase();
-        let fits = |row: &&Row| wanted.len() >= SHORTEST_PREFIX && {
-            let id = row.summary.run.to_string();
-            id.starts_with(&wanted) || id.ends_with(&wanted)
+        let fits = |row: &&Row| {
+            wanted.len() >= SHORTEST_PREFIX && {
+                let id = row.summary.run.to_string();
+                id.starts_with(&wanted) || id.ends_with(&wanted)
+            }
         };
         let found: Vec<RunId> = page.rows.iter().filter(fits).map(|r| r.summary.run).collect();
         match found.as_slice() {
@@ -242,7 +244,10 @@ impl Service {
         let (_, _, state) = self.load(run).await?;
         let status = state.closed.as_ref().map(|c| c.status);
         if let Some(status) = status.filter(|s| s.is_success()) {
-            return Err(Error::Invalid(format!("run {run} has ended as {}; there is nothing to resume", status.word())));
+            return Err(Error::Invalid(format!(
+                "run {run} has ended as {}; there is nothing to resume",
+                status.word()
+            )));
         }
         if let Some(what) = rewind::uncertain(&state).filter(|_| !with.redo && with.assume.is_none()) {
             let text = "say --redo to call it again, or --assume RESULT to go on as if it had answered that";
@@ -303,7 +308,8 @@ impl Service {
             entries = rewind::translate(&entries, &program, &other).map_err(Error::Invalid)?;
             opened.plan = other.hash.clone();
             opened.workflow = definition.plan.name.clone();
-            let moved = Run::fold(&entries).map_err(|e| Error::Invalid(format!("the new definition does not fit: {e}")))?;
+            let moved =
+                Run::fold(&entries).map_err(|e| Error::Invalid(format!("the new definition does not fit: {e}")))?;
             back = rewind::rewind(&other, &moved, &fork.from).map_err(Error::Invalid)?;
         }
         back.forked_from = Some(run);
@@ -348,7 +354,9 @@ impl Service {
         self.store.create(new).await?;
         for entry in entries {
             let blobs = entry.events.iter().flat_map(Event::blobs).collect();
-            self.store.append(relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs }).await?;
+            self.store
+                .append(relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs })
+                .await?;
         }
         self.store.release(run, self.worker().hold_name()).await?;
         self.take_up(run).await?;

@@ -31,7 +31,7 @@ pub struct Trace {
     pub parent: Option<RunId>,
     /// Signals and takings-over, in order.
     pub signals: Vec<SignalTrace>,
-    /// In the order in which they began.
+    /// In the order in which they began, each followed by what is inside it.
     pub steps: Vec<StepTrace>,
     /// Failures that a policy let pass.
     pub tolerated: Vec<String>,
@@ -332,11 +332,45 @@ impl<'a> Writer<'a> {
             forked_from: self.forked_from,
             parent: run.opened.parent.as_ref().map(|p| p.run),
             signals: self.signals,
-            steps: self.steps,
+            steps: nested(self.steps),
             tolerated,
             artifacts: artifacts(&run),
         }
     }
+}
+
+/// What ran side by side is told lane by lane instead of mixed.
+fn nested(steps: Vec<StepTrace>) -> Vec<StepTrace> {
+    let mut latest: HashMap<&str, usize> = HashMap::new();
+    let mut inside: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
+    let mut outermost = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        match around(&step.path).find_map(|path| latest.get(path)) {
+            Some(parent) => inside[*parent].push(index),
+            None => outermost.push(index),
+        }
+        latest.insert(&step.path, index);
+    }
+    let mut order = Vec::with_capacity(steps.len());
+    let mut todo: Vec<usize> = outermost.into_iter().rev().collect();
+    while let Some(index) = todo.pop() {
+        order.push(index);
+        todo.extend(inside[index].iter().rev());
+    }
+    let mut steps: Vec<Option<StepTrace>> = steps.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|index| steps[index].take()).collect()
+}
+
+/// The paths of the blocks around a step, innermost first; `loop[7]/fetch` is inside `loop`.
+fn around(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(above(path), |path| above(path)).map(|path| match path.rsplit_once('[') {
+        Some((block, _)) if path.ends_with(']') => block,
+        _ => path,
+    })
+}
+
+fn above(path: &str) -> Option<&str> {
+    path.rsplit_once('/').map(|(up, _)| up)
 }
 
 fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
@@ -371,7 +405,9 @@ fn described(command: &Command) -> (&'static str, String, Value) {
 
 fn outcome(body: &Body) -> (&'static str, Value, Option<Failure>) {
     match body {
-        Body::Replied(reply) => ("success", json!({ "text": reply.text, "calls": reply.calls, "model": reply.model }), None),
+        Body::Replied(reply) => {
+            ("success", json!({ "text": reply.text, "calls": reply.calls, "model": reply.model }), None)
+        }
         Body::Returned { value, .. } => ("success", shown(value), None),
         Body::Slept => ("success", Value::Null, None),
         Body::Ended { status, output, error } if status.is_success() => ("success", shown(output), error.clone()),
@@ -386,5 +422,18 @@ fn shown(stored: &Stored) -> Value {
     match stored {
         Stored::Value(value) => value.clone(),
         Stored::Blob(blob) => blob.reference(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_around_a_step_are_found_by_its_path() {
+        let check = |path: &str, expected: &[&str]| assert_eq!(around(path).collect::<Vec<_>>(), expected, "{path}");
+        check("fetch", &[]);
+        check("tell/mail/write", &["tell/mail", "tell"]);
+        check("all/loop[7]/fetch", &["all/loop", "all"]);
     }
 }

@@ -11,13 +11,8 @@ use crate::{Error, Service};
 const PRUNED_AT_ONCE: usize = 500;
 
 /// The statuses that a finished run may have.
-const FINAL: [RunStatus; 5] = [
-    RunStatus::Completed,
-    RunStatus::Stopped,
-    RunStatus::PartialSuccess,
-    RunStatus::Failed,
-    RunStatus::Cancelled,
-];
+const FINAL: [RunStatus; 5] =
+    [RunStatus::Completed, RunStatus::Stopped, RunStatus::PartialSuccess, RunStatus::Failed, RunStatus::Cancelled];
 
 impl Service {
     /// Removes finished runs (of these statuses, or all) that ended before the time to keep, and their workspaces.

@@ -181,16 +181,10 @@ impl<'p> Drive<'p> {
         for id in ids {
             coming.extend(self.answer(id));
         }
-        if let Some(at) = next_deadline(self.program, &self.run).filter(|_| !self.only_people()) {
+        if let Some(at) = next_deadline(self.program, &self.run) {
             coming.push((at, Next::TimeOut));
         }
         coming
-    }
-
-    /// Time-outs stand still while the run waits for people alone.
-    fn only_people(&self) -> bool {
-        let people = |o: &Owed| matches!(*o.command, Command::AskPerson(_));
-        !self.run.owed.is_empty() && self.run.owed.values().all(people)
     }
 
     fn answer(&mut self, id: CommandId) -> Option<(Millis, Next)> {

@@ -12,7 +12,7 @@ use crate::plans::{self, Manner};
 use crate::world::World;
 
 /// Crash points tried per run; all of them where there are fewer.
-const MAX_CUTS: usize = 10;
+const MAX_CUTS: usize = 6;
 
 /// A law that a seed breaks, with all that is needed to see why.
 #[derive(Debug)]

@@ -107,7 +107,9 @@ impl View<'_> {
                 vec![format!("side by side: {}", lanes.join(", "))]
             }
             Op::Each(each) => vec![match &each.over {
-                Over::Items(items) => format!("for each of {} (at most {}, {} at once)", items.source(), each.max, each.width),
+                Over::Items(items) => {
+                    format!("for each of {} (at most {}, {} at once)", items.source(), each.max, each.width)
+                }
                 Over::Passes { while_, until, .. } => {
                     let test = |word: &str, e: &relais_plan::Expr| format!("{word} {}", e.source());
                     let tests = [while_.as_ref().map(|e| test("while", e)), until.as_ref().map(|e| test("until", e))];
@@ -165,7 +167,8 @@ impl View<'_> {
             }
             (None, models) => models.join(", else "),
         };
-        let mut lines = vec![format!("agent {name}: {models}, at most {}", words::counted(agent.max_turns as usize, "turn"))];
+        let mut lines =
+            vec![format!("agent {name}: {models}, at most {}", words::counted(agent.max_turns as usize, "turn"))];
         if !agent.tools.is_empty() {
             let tools: Vec<String> = agent.tools.iter().map(|tool| self.tool(tool)).collect();
             lines.push(format!("tools {}", tools.join(", ")));

@@ -12,7 +12,9 @@ use crate::which::RunChoice;
 /// The step and what comes after it, or depends on it, run again. Calls of tools that must not happen twice are listed
 /// and need --redo.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  relais retry --last --from compare\n  relais retry 0198c9d2 --from 'each[7]/fetch'")]
+#[command(
+    after_help = "Examples:\n  relais retry --last --from compare\n  relais retry 0198c9d2 --from 'each[7]/fetch'"
+)]
 pub struct Args {
     #[command(flatten)]
     run: RunChoice,

@@ -67,7 +67,10 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     }
     let verbose = global.verbose;
     global.serve(async |service: &Service| {
-        let Some(checked) = definition::checked(service, &args.file, args.simulate, args.model.as_deref()).await? else { return Ok(Exit::Usage) };
+        let Some(checked) = definition::checked(service, &args.file, args.simulate, args.model.as_deref()).await?
+        else {
+            return Ok(Exit::Usage);
+        };
         let manner = Manner { style: Style::of(args.json), verbose, wait: args.wait };
         let run = service.start(&checked, start(args, &checked)?).await?;
         attend(service, run, 0, manner).await
@@ -75,7 +78,9 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 }
 
 async fn start_and_leave(args: Args, service: &Service) -> anyhow::Result<Exit> {
-    let Some(checked) = definition::checked(service, &args.file, args.simulate, args.model.as_deref()).await? else { return Ok(Exit::Usage) };
+    let Some(checked) = definition::checked(service, &args.file, args.simulate, args.model.as_deref()).await? else {
+        return Ok(Exit::Usage);
+    };
     let run = service.start(&checked, start(args, &checked)?).await?;
     if !service.row(run).await?.summary.status.is_final() {
         detach::work_on(service.config(), run)?;

@@ -61,7 +61,8 @@ fn tree(trace: &Trace, paint: Paint) -> String {
         text.push_str(&branch(step, paint));
     }
     for artifact in &trace.artifacts {
-        let about = format!("{} v{}  {}  {} bytes", artifact.name, artifact.version, artifact.media_type, artifact.bytes);
+        let about =
+            format!("{} v{}  {}  {} bytes", artifact.name, artifact.version, artifact.media_type, artifact.bytes);
         text.push_str(&format!("artifact {about}\n"));
     }
     if !trace.tolerated.is_empty() {

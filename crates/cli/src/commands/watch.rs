@@ -7,9 +7,9 @@ use relais_service::narrate::{Notice, What};
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
 use crate::progress::{Progress, Style};
+use crate::questions;
 use crate::session::Global;
 use crate::which::RunChoice;
-use crate::questions;
 
 /// Watch a run as it goes, whichever process works on it
 ///

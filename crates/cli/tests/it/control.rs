@@ -56,7 +56,8 @@ fn after_kill_9_the_run_goes_on() {
 
 #[test]
 fn ctrl_c_leaves_no_child_process() {
-    let code = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(600)\n";
+    let code =
+        "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(600)\n";
     let flow = format!("name: p\nsteps:\n  - {{ id: sleep, tool: run_python, with: {{ code: {code:?} }} }}\n");
     let home = Home::new(&flow);
     home.write("relais.toml", "[tools.run_python]\nenabled = true\n");
@@ -178,7 +179,8 @@ fn show_tells_what_happened() {
     let tail = &id[id.len() - 12..];
     for words in [&["show", "--last"][..], &["show", &id], &["show", tail]] {
         let shown = home.relais(words);
-        for part in ["one  completed", "✓ say", "model openai/gpt-4o-mini → cheese is milk", "output: cheese is milk"] {
+        for part in ["one  completed", "✓ say", "model openai/gpt-4o-mini → cheese is milk", "output: cheese is milk"]
+        {
             assert!(shown.expect(0).out.contains(part), "{part} in {}", shown.out);
         }
     }

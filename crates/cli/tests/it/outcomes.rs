@@ -63,7 +63,8 @@ fn wrong_words_and_files_are_usage_errors() {
 fn without_a_key_the_variables_are_named() {
     let home = Home::new(ONE_CALL);
     // With an address of one's own a key may not be needed.
-    let child = home.command(&["run", "flow.yaml"]).env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL").spawn().unwrap();
+    let child =
+        home.command(&["run", "flow.yaml"]).env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL").spawn().unwrap();
     ended(child).expect(2).says("OPENAI_API_KEY").says("--simulate");
     home.relais(&["run", "flow.yaml", "--simulate", "--seed", "3"]).expect(0);
     assert_eq!(home.server.received().len(), 0);
@@ -71,7 +72,8 @@ fn without_a_key_the_variables_are_named() {
 
 #[test]
 fn three_mistakes_are_three_errors() {
-    let home = Home::new("name: bad\nstesp: []\nsteps:\n  - { id: a, agnet: x }\n  - { id: b, stop_if: steps.c.output }\n");
+    let home =
+        Home::new("name: bad\nstesp: []\nsteps:\n  - { id: a, agnet: x }\n  - { id: b, stop_if: steps.c.output }\n");
     for command in ["validate", "run", "plan", "graph"] {
         let checked = home.relais(&[command, "flow.yaml"]);
         checked.expect(2).says("stesp").says("agnet").says("steps.c");

@@ -5,8 +5,27 @@ use std::path::Path;
 use crate::support::{Home, ONE_CALL, QUESTION, json_lines};
 
 const COMMANDS: &[&str] = &[
-    "run", "validate", "plan", "graph", "runs", "show", "watch", "answer", "signal", "cancel", "pause", "resume",
-    "retry", "fork", "tools", "models", "schema", "doctor", "prune", "backup", "completions",
+    "run",
+    "validate",
+    "plan",
+    "graph",
+    "runs",
+    "show",
+    "watch",
+    "answer",
+    "signal",
+    "cancel",
+    "pause",
+    "resume",
+    "retry",
+    "fork",
+    "tools",
+    "models",
+    "schema",
+    "doctor",
+    "prune",
+    "backup",
+    "completions",
 ];
 
 #[test]

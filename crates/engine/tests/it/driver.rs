@@ -166,9 +166,7 @@ impl<'c> Driver<'c> {
         for id in self.run.dropped.keys() {
             due.extend(self.answer(*id));
         }
-        if let Some(at) = next_deadline(self.world.program, &self.run)
-            && summary(self.world.program, &self.run).awaits.iter().all(|a| !a.starts_with("person"))
-        {
+        if let Some(at) = next_deadline(self.world.program, &self.run) {
             due.push((at, 2, Due::TimeOut));
         }
         due.into_iter().min_by_key(|(at, rank, _)| (*at.max(&self.now), *rank)).map(|(at, _, due)| (at, due))

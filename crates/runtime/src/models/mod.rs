@@ -137,7 +137,12 @@ impl Models {
         let full = match name.split_once('/') {
             Some((provider, _)) if provider == SCRIPT || self.makers.contains_key(provider) => {
                 let free = Some(0);
-                let prices = ModelFacts { prompt_nanos: free, cached_nanos: free, completion_nanos: free, ..ModelFacts::default() };
+                let prices = ModelFacts {
+                    prompt_nanos: free,
+                    cached_nanos: free,
+                    completion_nanos: free,
+                    ..ModelFacts::default()
+                };
                 return prices;
             }
             Some(_) => name.to_owned(),

@@ -61,7 +61,8 @@ impl Tools {
     pub fn new(settings: &Settings) -> Tools {
         let secrets = Arc::new(Secrets::new(&settings.secrets));
         let mask = Arc::new(Mask::new(&secrets));
-        let mut tools = Tools { own: BTreeMap::new(), servers: mcp::Servers::default(), secrets, mask, schemas: Arc::default() };
+        let mut tools =
+            Tools { own: BTreeMap::new(), servers: mcp::Servers::default(), secrets, mask, schemas: Arc::default() };
         for tool in built_in(settings, &tools.secrets) {
             tools.register(tool);
         }

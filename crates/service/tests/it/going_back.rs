@@ -1,0 +1,60 @@
+//! Resume, retry and fork of whole runs.
+
+use relais_engine::RunStatus;
+use relais_service::{Fork, ResumeWith};
+
+use crate::setup::{ONE_WORD, Setup};
+
+const CHAIN: &str = r#"
+name: chain
+input: { name?: string }
+agents:
+  talker: { model: script/word.json, instructions: Say a word. }
+steps:
+  - { id: first, agent: talker, prompt: "one" }
+  - { id: file, tool: read_file, with: { path: wanted.txt } }
+  - { id: last, agent: talker, prompt: "{{ steps.file.output }}" }
+output: "{{ input.name | default('nobody') }}: {{ steps.last.output }}"
+"#;
+
+/// A run that failed because a file was missing, and the folder that file belongs into.
+async fn failed(setup: &Setup) -> relais_engine::RunId {
+    let (run, status) = setup.run("chain.yaml").await;
+    assert_eq!(status, RunStatus::Failed);
+    run
+}
+
+fn write_wanted(setup: &Setup, run: relais_engine::RunId) {
+    let folder = setup.path().join("home/workspaces").join(run.to_string());
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("wanted.txt"), "here").unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_run_goes_on_where_it_failed() {
+    let setup = Setup::with(&[("chain.yaml", CHAIN), ONE_WORD]);
+    let run = failed(&setup).await;
+    write_wanted(&setup, run);
+    setup.service.resume(run, ResumeWith::default()).await.unwrap();
+    assert_eq!(setup.end_of(run).await, RunStatus::Completed);
+    let trace = setup.service.trace(run).await.unwrap();
+    assert_eq!(trace.usage.model_calls, 2, "the first step was not paid again");
+    let again = setup.service.resume(run, ResumeWith::default()).await.unwrap_err();
+    assert!(again.to_string().contains("nothing to resume"), "{again}");
+}
+
+#[tokio::test]
+async fn a_fork_shares_what_came_before_and_leaves_the_other_alone() {
+    let setup = Setup::with(&[("chain.yaml", CHAIN), ONE_WORD]);
+    let run = failed(&setup).await;
+    write_wanted(&setup, run);
+    setup.service.resume(run, ResumeWith::default()).await.unwrap();
+    setup.end_of(run).await;
+    let input = serde_json::json!({ "name": "fork" }).as_object().cloned();
+    let fork = Fork { from: "last".into(), input, ..Fork::default() };
+    let other = setup.service.fork(run, fork).await.unwrap();
+    assert_eq!(setup.end_of(other).await, RunStatus::Completed);
+    assert_eq!(setup.service.output(other).await.unwrap(), "fork: word");
+    assert_eq!(setup.service.output(run).await.unwrap(), "nobody: word");
+    assert_eq!(setup.service.trace(other).await.unwrap().usage.model_calls, 1);
+}

@@ -1,0 +1,7 @@
+//! Use cases over the real engine, worker and SQLite, with scripted models.
+
+#![allow(clippy::unwrap_used)]
+
+mod budgets;
+mod going_back;
+mod setup;

@@ -1,0 +1,54 @@
+//! A service with a home of its own and workflow files beside it.
+
+use std::path::Path;
+
+use relais_engine::{RunId, RunStatus};
+use relais_runtime::Rest;
+use relais_runtime::settings::Settings;
+use relais_service::{Checked, Config, Service, Start};
+use tempfile::TempDir;
+
+pub struct Setup {
+    pub service: Service,
+    folder: TempDir,
+}
+
+/// A model that says one word and books one call.
+pub const ONE_WORD: (&str, &str) =
+    ("word.json", r#"[{ "text": "word", "usage": { "prompt": 10, "completion": 1, "model_calls": 1 } }]"#);
+
+impl Setup {
+    pub fn with(files: &[(&str, &str)]) -> Setup {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let (home, folder_path) = (folder.path().join("home"), folder.path().to_owned());
+        let settings = Settings::default();
+        let config = Config { home, folder: folder_path, settings, read: Vec::new(), user: "somebody".into() };
+        Setup { service: Service::open(config).unwrap(), folder }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub async fn publish(&self, file: &str) -> Checked {
+        let definition = self.service.read(&self.path().join(file)).unwrap();
+        assert!(!definition.has_errors(), "{}", definition.render(false));
+        self.service.publish(definition, false, None).await.unwrap()
+    }
+
+    pub async fn run(&self, file: &str) -> (RunId, RunStatus) {
+        let checked = self.publish(file).await;
+        let run = self.service.start(&checked, Start::default()).await.unwrap();
+        (run, self.end_of(run).await)
+    }
+
+    pub async fn end_of(&self, run: RunId) -> RunStatus {
+        match self.service.settle(run).await.unwrap() {
+            Rest::Ended(status) => status,
+            Rest::Waiting(what) => panic!("run {run} waits for {what:?}"),
+        }
+    }
+}
