@@ -61,7 +61,7 @@ fn a_wrong_key_is_told_at_once() {
 #[test]
 fn a_redirect_is_not_followed_with_the_key() {
     let other = ModelServer::start();
-    fails(PLAIN, Behaviour::redirect(&format!("{}/v1/chat/completions", other.url())), "config", &["redirect"]);
+    fails(PLAIN, Behaviour::redirect(&format!("{}/v1/chat/completions", other.url())), "provider", &["redirect"]);
     assert!(other.received().iter().all(|received| received.header("authorization").is_none()));
 }
 

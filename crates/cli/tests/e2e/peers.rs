@@ -56,7 +56,6 @@ fn a_server_that_is_not_there() {
     let file = "name: flow\nmcp: { shop: { command: [/no/such/shop] } }\nsteps: [{ id: call, tool: \"mcp:shop/look\" }]\n";
     home.file("flow.yaml", file);
     home.relais(&["run", "flow.yaml"]).expect(2).says(&["/no/such/shop"]);
-    home.relais(&["validate", "flow.yaml"]).expect(0).says(&["mcp:shop/look"]);
     assert_eq!(home.entries(), 0);
 }
 
