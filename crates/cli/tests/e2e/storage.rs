@@ -10,10 +10,10 @@ use crate::home::{Home, Process, wait_until};
 
 const SLOW: &str = "name: slow\nsteps:\n  - { id: one, set: { n: 1 } }\n  - { id: rest, wait: 2s }\n\
                     \x20 - { id: two, tool: write_file, with: { path: two.txt, content: two } }\noutput: \"{{ vars.n }}\"\n";
-/// Fills the journal: a megabyte for each pass.
+/// Fills the journal: a hundred kilobytes for each pass.
 const LARGE: &str = "name: large\nsteps:\n  - id: fill\n    repeat:\n\
                      \x20     - { id: save, tool: write_file, with: { path: large.txt, content: \"{{ loop.index }} {{ input.text }}\" } }\n\
-                     \x20     - { id: read, tool: read_file, with: { path: large.txt } }\n    max: 12\n    on_limit: complete\n\
+                     \x20     - { id: read, tool: read_file, with: { path: large.txt } }\n    max: 40\n    on_limit: complete\n\
                      output: \"{{ steps.fill.output.count }}\"\n";
 
 /// A small disk of the test's own, where this user may mount one.
@@ -41,8 +41,8 @@ impl Drop for SmallDisk {
 
 fn fill(home: &Home) -> String {
     home.file("large.yaml", LARGE);
-    // Larger than what is kept inline, so that it goes to a blob, too.
-    let text = "x".repeat(300_000);
+    // Just below what is stored beside the journal.
+    let text = "x".repeat(50_000);
     home.file("text.json", &serde_json::json!({ "text": text }).to_string());
     "large.yaml".to_owned()
 }
@@ -58,7 +58,7 @@ fn a_full_disk_is_told_and_the_run_goes_on_when_there_is_space() {
     assert!(outcome.stderr.contains("space"), "{outcome:?}");
     disk.remounted("size=60m");
     home.relais(&["resume", "--last"]).expect(0);
-    assert_eq!(home.expect_status("completed")["output"]["value"], 12);
+    assert_eq!(home.expect_status("completed")["output"]["value"], 40);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_file_that_may_not_grow_is_told_and_the_run_goes_on_later() {
     assert!(outcome.code.is_some_and(|code| code != 0), "{outcome:?}");
     assert!(!outcome.stderr.is_empty(), "{outcome:?}");
     home.relais(&["resume", "--last"]).expect(0);
-    assert_eq!(home.expect_status("completed")["output"]["value"], 12);
+    assert_eq!(home.expect_status("completed")["output"]["value"], 40);
 }
 
 #[test]
