@@ -224,7 +224,10 @@ mod tests {
             assert_eq!(shown, "a [secret] b", "{pieces:?}");
         }
         let mut masked = Pieces::new(&mask);
-        assert_eq!((masked.push("a can"), masked.push("oe, a c"), masked.rest()), ("a ".into(), "canoe, a ".into(), "c".into()));
+        assert_eq!(
+            (masked.push("a can"), masked.push("oe, a c"), masked.rest()),
+            ("a ".into(), "canoe, a ".into(), "c".into())
+        );
     }
 
     #[test]

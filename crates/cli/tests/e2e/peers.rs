@@ -53,7 +53,8 @@ fn a_tool_that_says_no() {
 #[test]
 fn a_server_that_is_not_there() {
     let home = Home::new();
-    let file = "name: flow\nmcp: { shop: { command: [/no/such/shop] } }\nsteps: [{ id: call, tool: \"mcp:shop/look\" }]\n";
+    let file =
+        "name: flow\nmcp: { shop: { command: [/no/such/shop] } }\nsteps: [{ id: call, tool: \"mcp:shop/look\" }]\n";
     home.file("flow.yaml", file);
     home.relais(&["run", "flow.yaml"]).expect(2).says(&["/no/such/shop"]);
     assert_eq!(home.entries(), 0);

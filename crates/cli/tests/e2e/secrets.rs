@@ -48,7 +48,8 @@ fn told(home: &Home, words: &[&str]) -> Outcome {
 }
 
 fn home(server: &ModelServer) -> (Home, Shop) {
-    let home = Home::new().set("OPENAI_BASE_URL", &server.openai_url()).set("OPENAI_API_KEY", KEY).set("SHOP_TOKEN", TOKEN);
+    let home =
+        Home::new().set("OPENAI_BASE_URL", &server.openai_url()).set("OPENAI_API_KEY", KEY).set("SHOP_TOKEN", TOKEN);
     let shop = Shop::new(&home);
     std::fs::write(home.data().join("relais.toml"), format!("[secrets]\nvault = \"{SECRET}\"\n")).unwrap();
     let file = format!(
@@ -78,7 +79,11 @@ fn canaries_are_nowhere() {
 #[test]
 fn nor_in_errors() {
     let server = ModelServer::start();
-    server.always(Behaviour::body(400, "application/json", format!("{{\"error\":{{\"message\":\"bad key {KEY} {SECRET}\"}}}}")));
+    server.always(Behaviour::body(
+        400,
+        "application/json",
+        format!("{{\"error\":{{\"message\":\"bad key {KEY} {SECRET}\"}}}}"),
+    ));
     let (home, _shop) = home(&server);
     told(&home, &["run", "leaky.yaml"]).expect(1);
     told(&home, &["show", "--last"]).expect(0);

@@ -84,7 +84,8 @@ pub fn all(settings: &Settings, environment: Environment<'_>) -> Result<BTreeMap
 /// The keys of all providers, so that they can be masked wherever they turn up.
 pub fn keys(settings: &Settings, environment: Environment<'_>) -> Vec<String> {
     let none = Provider::default();
-    let built_in = BUILT_IN.iter().map(|b| key_variables(b.name, settings.providers.get(b.name).unwrap_or(&none), Some(b)));
+    let built_in =
+        BUILT_IN.iter().map(|b| key_variables(b.name, settings.providers.get(b.name).unwrap_or(&none), Some(b)));
     let own = settings.providers.iter().map(|(name, own)| key_variables(name, own, None));
     built_in.chain(own).flatten().filter_map(|name| variable(environment, &name)).collect()
 }
