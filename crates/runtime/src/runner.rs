@@ -76,8 +76,17 @@ pub(crate) struct Runner {
     pulse: Option<Pulse>,
 }
 
-/// The part of the summary whose change is worth a write.
-type Pulse = (RunStatus, Option<Millis>, u64, u64);
+/// How often the row of a run at work shows what it has used by now.
+const USAGE_EVERY_MS: i64 = 1_000;
+
+/// The row as it was last written: what it said of the run's standing and use, and when.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pulse {
+    status: RunStatus,
+    wake_at: Option<Millis>,
+    usage: Usage,
+    at: Millis,
+}
 
 enum Trouble {
     LetGo,
@@ -282,26 +291,29 @@ impl Runner {
 
     async fn append(&mut self, entry: &Arc<Entry>, resting: bool) -> Result<(), Error> {
         let Some(run) = &self.run else { return Err(Error::Internal("the run is not loaded".into())) };
-        let summary = self.changed_summary(run, resting);
-        let pulse = summary.as_ref().and(self.prepared.as_ref()).map(|p| pulse(&p.program, run, resting));
+        let Some(prepared) = &self.prepared else { return Err(Error::Internal("the plan is not loaded".into())) };
+        let pulse = Pulse::of(&prepared.program, run, resting);
+        let summary = self.changed_summary(run, &pulse);
+        let written = summary.is_some();
         let blobs = entry.events.iter().flat_map(Event::blobs).collect();
         // Our own number is known before others can hear of it.
         self.seq.store(run.seq, Ordering::Release);
         let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs };
         self.patiently(|store| store.append(batch.clone())).await?;
-        self.pulse = pulse.or(self.pulse.take());
+        if written {
+            self.pulse = Some(pulse);
+        }
         Ok(())
     }
 
     /// The row is written only when something changed that somebody looks for.
-    fn changed_summary(&self, run: &Run, resting: bool) -> Option<Summary> {
+    fn changed_summary(&self, run: &Run, pulse: &Pulse) -> Option<Summary> {
         let prepared = self.prepared.as_ref()?;
-        let pulse = pulse(&prepared.program, run, resting);
-        if self.pulse == Some(pulse) {
+        if self.pulse.as_ref().is_some_and(|former| former.still_does_for(pulse)) {
             return None;
         }
         let mut summary = summary(&prepared.program, run);
-        (summary.status, summary.wake_at) = (pulse.0, pulse.1);
+        (summary.status, summary.wake_at) = (pulse.status, pulse.wake_at);
         Some(summary)
     }
 
@@ -630,14 +642,21 @@ fn is_adopted(event: &Event) -> bool {
     matches!(event, Event::Signalled { signal: Signal::Adopted, .. })
 }
 
-/// A run that is kept in memory shows as running while it waits for a moment.
-fn pulse(program: &Program, run: &Run, resting: bool) -> Pulse {
-    let status = match status(run) {
-        RunStatus::Waiting if !resting => RunStatus::Running,
-        status => status,
-    };
-    let wake = (status == RunStatus::Waiting).then(|| wake_at(program, run)).flatten();
-    (status, wake, run.usage.tokens(), run.usage.usd_nanos)
+impl Pulse {
+    /// A run that is kept in memory shows as running while it waits for a moment.
+    fn of(program: &Program, run: &Run, resting: bool) -> Pulse {
+        let status = match status(run) {
+            RunStatus::Waiting if !resting => RunStatus::Running,
+            status => status,
+        };
+        let wake_at = (status == RunStatus::Waiting).then(|| wake_at(program, run)).flatten();
+        Pulse { status, wake_at, usage: run.usage, at: run.at }
+    }
+
+    fn still_does_for(&self, now: &Pulse) -> bool {
+        let same = (self.status, self.wake_at) == (now.status, now.wake_at) && now.status == RunStatus::Running;
+        same && (self.usage == now.usage || now.at - self.at < USAGE_EVERY_MS)
+    }
 }
 
 fn latest(run: &Run) -> Vec<(String, u32, Artifact)> {
