@@ -1,5 +1,7 @@
 //! Ctrl-C, SIGTERM: the run ends or is let go in good order, and no child process is left.
 
+use relais_testkit::{Behaviour, ModelServer, Said};
+
 use crate::home::Home;
 use crate::servers::Shop;
 
@@ -73,4 +75,23 @@ fn a_second_ctrl_c_stops_at_once() {
     process.signal("INT");
     process.end().expect(130);
     shop.wait_until_gone();
+}
+
+#[test]
+fn ctrl_c_closes_a_model_stream() {
+    let server = ModelServer::start();
+    server.always(Behaviour::Stall(Said::text("never ends")));
+    let home = Home::with_model(&server);
+    home.file(
+        "flow.yaml",
+        "name: flow\nagents: { a: { model: openai/gpt-4o-mini, instructions: Hi. } }\n\
+         steps: [{ id: ask, agent: a, prompt: hello }]\n",
+    );
+    let process = home.start(&["run", "flow.yaml"]);
+    assert!(server.wait_for(1, crate::home::PATIENCE));
+    process.signal("INT");
+    process.end().expect(130);
+    home.expect_status("cancelled");
+    server.always(Behaviour::say("fine"));
+    assert_eq!(home.relais(&["resume", "--last"]).expect(0).stdout.trim(), "fine");
 }

@@ -145,3 +145,72 @@ fn assume_goes_on_without_a_call() {
     assert_eq!(outcome.stdout.trim(), "paid and done 8");
     assert_eq!((shop.calls("pay").len(), shop.calls("look").len()), (1, 1));
 }
+
+/// The same inside an agent: the model has asked for the payment, and the program dies in it.
+#[test]
+fn an_agent_does_not_pay_twice_either() {
+    let server = ModelServer::start();
+    server.answer_by(|received: &Received| {
+        let heard = received.body["messages"].to_string();
+        let offered = received.body["tools"][0]["function"]["name"].as_str().unwrap_or_default();
+        match heard.contains("\"role\":\"tool\"") {
+            false => Behaviour::Say(Said::text("").call(offered, "{\"n\": 7}")),
+            true => Behaviour::say(if heard.contains("paid in cash") { "settled" } else { "unclear" }),
+        }
+    });
+    let home = Home::with_model(&server);
+    let shop = Shop::new(&home);
+    let file =
+        looking(&shop).replace("mcp:shop/look", "mcp:shop/pay").replace("prompt: Look at all", "prompt: Pay, retry: 3");
+    home.file("paying.yaml", &file);
+    shop.feel("hang");
+    let process = home.start(&["run", "paying.yaml"]);
+    shop.wait_for_call("pay");
+    process.kill();
+    shop.feel("answer");
+    home.relais(&["resume", "--last"]).expect(1);
+    home.expect_failure("uncertain", &["pay"]);
+    let outcome = home.relais(&["resume", "--last", "--assume", "\"paid in cash\""]).expect(0);
+    assert_eq!(outcome.stdout.trim(), "settled");
+    assert_eq!((shop.calls("pay").len(), server.received().len()), (1, 2));
+}
+
+/// A call that changes nothing when repeated is made again, with the key it had.
+#[test]
+fn an_idempotent_call_is_made_again_with_its_key() {
+    let home = Home::new();
+    let shop = Shop::new(&home);
+    home.file("paying.yaml", &paying(&shop).replace("mcp:shop/pay", "mcp:shop/put"));
+    shop.feel("hang");
+    let process = home.start(&["run", "paying.yaml"]);
+    shop.wait_for_call("put");
+    process.kill();
+    shop.feel("answer");
+    let outcome = home.relais(&["resume", "--last"]).expect(0);
+    assert_eq!(outcome.stdout.trim(), "done 7 and done 8");
+    let calls = shop.calls("put");
+    assert_eq!(calls.len(), 2);
+    assert!(calls[0]["key"].is_string() && calls[0]["key"] == calls[1]["key"], "{calls:?}");
+}
+
+/// A model call in flight is asked again, and the trace shows it.
+#[test]
+fn a_model_call_in_flight_is_asked_again() {
+    let server = ModelServer::start();
+    server.push(Behaviour::Stall(Said::text("never ends")));
+    server.always(Behaviour::say("fine"));
+    let home = Home::with_model(&server);
+    home.file(
+        "flow.yaml",
+        "name: flow\nagents: { a: { model: openai/gpt-4o-mini, instructions: Hi. } }\n\
+         steps: [{ id: ask, agent: a, prompt: hello }]\n",
+    );
+    let process = home.start(&["run", "flow.yaml"]);
+    assert!(server.wait_for(1, crate::home::PATIENCE));
+    process.kill();
+    assert_eq!(home.relais(&["resume", "--last"]).expect(0).stdout.trim(), "fine");
+    let trace = home.expect_status("completed");
+    assert_eq!(trace["steps"][0]["calls"][0]["interrupted"], 1, "{trace:#}");
+    assert!(trace["lost"]["tokens"].as_u64().unwrap() > 0, "{}", trace["lost"]);
+    assert_eq!(server.received().len(), 2);
+}

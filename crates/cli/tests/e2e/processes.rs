@@ -89,3 +89,46 @@ fn two_resumes_at_once_do_the_work_once() {
     assert_eq!((shop.calls("look").len(), shop.calls("pay").len()), (2, 1));
     assert_eq!(home.count("answered", |_| true), 2);
 }
+
+#[test]
+fn a_resume_leaves_a_run_to_the_process_that_works_on_it() {
+    let home = Home::new();
+    let shop = Shop::new(&home);
+    shop.feel("hang");
+    let file = format!(
+        "name: hanging\nmcp: {{ shop: {{ command: {} }} }}\nsteps: [{{ id: look, tool: \"mcp:shop/look\" }}]\n",
+        shop.command()
+    );
+    home.file("hanging.yaml", &file);
+    let first = home.start(&["run", "hanging.yaml"]);
+    shop.wait_for_call("look");
+    home.relais(&["resume", "--last"]).expect(0).says(&["another process works on run"]);
+    assert_eq!(shop.calls("look").len(), 1);
+    first.signal("INT");
+    first.end().expect(130);
+}
+
+#[test]
+fn a_run_that_waits_without_a_process_is_answered_or_cancelled() {
+    let home = Home::new();
+    home.file("asking.yaml", ASKING);
+    home.relais(&["run", "asking.yaml"]).expect(3);
+    home.relais(&["cancel", "--last"]).expect(0);
+    home.expect_status("cancelled");
+    home.relais(&["run", "asking.yaml"]).expect(3);
+    home.relais(&["answer", "--last", "perhaps"]).expect(2);
+    assert_eq!(home.relais(&["answer", "--last", "no"]).expect(0).stdout.trim(), "false");
+    home.relais(&["answer", "--last", "yes"]).expect(2);
+}
+
+#[test]
+fn a_detached_run_goes_on_alone() {
+    let home = Home::new();
+    home.file(
+        "flow.yaml",
+        "name: flow\nsteps: [{ id: rest, wait: 300ms }, { id: done, set: { n: 4 } }]\noutput: \"{{ vars.n }}\"\n",
+    );
+    let run = home.relais(&["run", "flow.yaml", "--detach"]).expect(0).stdout;
+    home.relais(&["watch", run.trim()]).expect(0);
+    assert_eq!(home.expect_status("completed")["output"]["value"], 4);
+}

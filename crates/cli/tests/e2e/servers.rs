@@ -18,7 +18,7 @@ impl Shop {
         shop
     }
 
-    /// `answer`, `slow`, `refuse`, `die`, `hang`, `garbage`, `garbage at start`.
+    /// `answer`, `slow`, `refuse`, `die`, `hang`, `garbage`.
     pub fn feel(&self, mood: &str) {
         std::fs::write(&self.mood, mood).unwrap();
     }

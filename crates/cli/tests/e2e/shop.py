@@ -51,10 +51,6 @@ def call(number, params):
 
 def main():
     log({"started": True})
-    if mood() == "garbage at start":
-        sys.stdout.write("welcome to the shop\n" * 50)
-        sys.stdout.flush()
-        hang()
     for line in sys.stdin:
         message = json.loads(line)
         number, method = message.get("id"), message.get("method")
