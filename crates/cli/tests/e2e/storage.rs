@@ -85,7 +85,7 @@ fn a_locked_database_is_waited_for() {
     lock.busy_timeout(Duration::from_secs(5)).unwrap();
     lock.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let since = std::time::Instant::now();
-    wait_until("the lock was held for a while", || (since.elapsed() > Duration::from_secs(3)).then_some(()));
+    wait_until("the lock has been held for a while", || (since.elapsed() > Duration::from_secs(3)).then_some(()));
     lock.execute_batch("ROLLBACK").unwrap();
     process.end().expect(0);
     home.expect_status("completed");
