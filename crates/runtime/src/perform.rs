@@ -228,7 +228,9 @@ fn mask_answer(prepared: &Prepared, answer: &mut Answer) {
         Body::Replied(reply) => {
             reply.text = mask.mask_text(&reply.text);
             for call in &mut reply.calls {
+                call.tool = mask.mask_text(&call.tool);
                 call.arguments = mask.mask_value(call.arguments.take());
+                call.garbled = call.garbled.take().map(|text| mask.mask_text(&text));
             }
         }
         Body::Failed(failure) => failure.message = mask.mask_text(&failure.message),

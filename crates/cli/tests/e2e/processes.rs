@@ -132,3 +132,15 @@ fn a_detached_run_goes_on_alone() {
     home.relais(&["watch", run.trim()]).expect(0);
     assert_eq!(home.expect_status("completed")["output"]["value"], 4);
 }
+
+#[test]
+fn a_waiting_run_can_be_resumed_any_number_of_times() {
+    let home = Home::new();
+    home.file("asking.yaml", ASKING);
+    home.relais(&["run", "asking.yaml"]).expect(3);
+    for _ in 0..10 {
+        home.relais(&["resume", "--last"]).expect(3).says(&["Sure?"]);
+        home.expect_status("waiting");
+    }
+    home.relais(&["answer", "--last", "yes"]).expect(0);
+}

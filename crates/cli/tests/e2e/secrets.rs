@@ -91,3 +91,33 @@ fn nor_in_errors() {
     told(&home, &["doctor"]);
     no_canary_under(home.data());
 }
+
+#[test]
+fn nor_in_calls_that_make_no_sense() {
+    let server = ModelServer::start();
+    server.push(Behaviour::Say(
+        Said::text("").call(SECRET, "{}").call("mcp_shop_confide", &format!("{{\"n\": {KEY} {TOKEN}")),
+    ));
+    server.push(Behaviour::Say(Said::text("").call("mcp_shop_confide", &format!("{{\"{SECRET}\": \"{KEY}\"}}"))));
+    server.always(Behaviour::say("done"));
+    let (home, _shop) = home(&server);
+    told(&home, &["--verbose", "run", "leaky.yaml"]).expect(0);
+    told(&home, &["show", "--last", "--json"]).expect(0);
+    no_canary_under(home.data());
+}
+
+#[test]
+fn nor_in_a_tool_that_fails() {
+    let server = ModelServer::start();
+    let (home, shop) = home(&server);
+    let file = format!(
+        "name: failing\nmcp: {{ shop: {{ command: {}, env: {{ SHOP_TOKEN: \"${{SHOP_TOKEN}}\" }} }} }}\n\
+         steps: [{{ id: call, tool: \"mcp:shop/confide\" }}]\n",
+        shop.command()
+    );
+    home.file("failing.yaml", &file);
+    shop.feel("refuse");
+    told(&home, &["run", "failing.yaml"]).expect(1).says(&["[secret]"]);
+    told(&home, &["show", "--last", "--json"]).expect(0);
+    no_canary_under(home.data());
+}
