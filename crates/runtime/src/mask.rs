@@ -37,6 +37,15 @@ impl Mask {
         Mask { forms, unmasked: unmasked.collect() }
     }
 
+    /// Masks these values too; unlike secrets no tool can be given them.
+    pub fn hiding<'v>(mut self, values: impl IntoIterator<Item = &'v String>) -> Mask {
+        let values = values.into_iter().map(|value| value.trim()).filter(|value| value.len() >= SHORTEST_MASKED);
+        self.forms.extend(values.flat_map(forms));
+        self.forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        self.forms.dedup();
+        self
+    }
+
     /// Names of secrets that are too short to be masked; worth one warning at start.
     pub fn unmasked(&self) -> &[String] {
         &self.unmasked
@@ -71,6 +80,38 @@ impl Mask {
             _ => bytes,
         }
     }
+}
+
+/// Masks text that comes in pieces: what may be the beginning of a secret is held back until the next piece tells.
+pub struct Pieces<'m> {
+    mask: &'m Mask,
+    held: String,
+}
+
+impl<'m> Pieces<'m> {
+    pub fn new(mask: &'m Mask) -> Pieces<'m> {
+        Pieces { mask, held: String::new() }
+    }
+
+    /// What can be shown now.
+    pub fn push(&mut self, piece: &str) -> String {
+        self.held.push_str(piece);
+        let mut shown = self.mask.mask_text(&self.held);
+        let begun = self.mask.forms.iter().map(|form| begun(&shown, form)).max().unwrap_or(0);
+        self.held = shown.split_off(shown.len() - begun);
+        shown
+    }
+
+    /// What was held back, when nothing more comes.
+    pub fn rest(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// How many bytes at the end of a text are a beginning of this form.
+fn begun(text: &str, form: &str) -> usize {
+    let beginnings = form.char_indices().map(|(at, _)| at).rev();
+    beginnings.into_iter().find(|at| text.ends_with(&form[..*at])).unwrap_or(0)
 }
 
 /// A value as it is, and as it reads inside JSON text.
@@ -171,6 +212,22 @@ mod tests {
         assert_eq!(mask.unmasked(), ["pin"]);
         assert_eq!(mask.mask_value(json!({"hunter2": ["hunter2", 1]})), json!({"[secret]": ["[secret]", 1]}));
         assert_eq!(mask.mask_bytes(b"hunter2".to_vec()), b"[secret]");
+    }
+
+    #[test]
+    fn pieces_do_not_let_a_secret_slip_through() {
+        let mask = Mask::default().hiding([&"canary-1234".to_owned()]);
+        for pieces in [&["a can", "ary-12", "34 b"][..], &["a canary-1234 b"], &["a ", "c", "anary-123", "4", " b"]] {
+            let mut masked = Pieces::new(&mask);
+            let mut shown: String = pieces.iter().map(|piece| masked.push(piece)).collect();
+            shown.push_str(&masked.rest());
+            assert_eq!(shown, "a [secret] b", "{pieces:?}");
+        }
+        let mut masked = Pieces::new(&mask);
+        assert_eq!(
+            (masked.push("a can"), masked.push("oe, a c"), masked.rest()),
+            ("a ".into(), "canoe, a ".into(), "c".into())
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One command performed: a model called, a tool called. Only after its intent is durable, carrying its key.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use relais_engine::*;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, broadcast};
 
 use crate::governor::Governors;
+use crate::mask::Pieces;
 use crate::model::Live;
 use crate::models::{self, Models};
 use crate::prepare::Prepared;
@@ -108,14 +109,17 @@ impl Performer {
         if mode.simulate {
             tools.extend(unknown_tools(&request.tools, &tools));
         }
+        let masked = Mutex::new(Pieces::new(prepared.tools.mask()));
+        let send = |text: String| drop(self.live.send(LiveText { run, node, text }));
         let live = |piece: Live<'_>| {
             if let Live::Text(text) = piece
                 && self.live.receiver_count() > 0
             {
-                let _ = self.live.send(LiveText { run, node, text: text.to_owned() });
+                send(masked.lock().unwrap_or_else(PoisonError::into_inner).push(text));
             }
         };
         let mut answer = models::call::call(&self.models, &self.governors, &request, &tools, key, &live).await;
+        send(masked.into_inner().unwrap_or_else(PoisonError::into_inner).rest());
         mask_answer(prepared, &mut answer);
         answer
     }
@@ -189,7 +193,7 @@ struct Calling<'a> {
 }
 
 /// Even a simulated run really has its workspace and its artifacts.
-fn is_local(tool: &str) -> bool {
+pub(crate) fn is_local(tool: &str) -> bool {
     const LOCAL: &[&str] =
         &["read_file", "write_file", "list_files", "load_artifact", "save_artifact", "list_artifacts"];
     LOCAL.contains(&tool)

@@ -9,6 +9,7 @@ use relais_store::{DocumentKey, Store};
 use serde_json::Value;
 
 use crate::models::Models;
+use crate::perform::is_local;
 use crate::tool::ToolSpec;
 use crate::tools::Tools;
 
@@ -20,6 +21,7 @@ pub struct Prepared {
     specs: BTreeMap<String, ToolSpec>,
     models: Arc<Models>,
     facts: Mutex<HashMap<String, ModelFacts>>,
+    simulate: bool,
 }
 
 /// Kind of the documents that hold plans, by hash.
@@ -54,7 +56,10 @@ pub fn tools_of(plan: &Plan) -> Vec<String> {
 
 impl Prepared {
     /// Tools that cannot be reached now are left out; calling one fails, or finds it by then.
-    pub async fn new(plan: Plan, tools: &Tools, models: &Arc<Models>, simulate: bool) -> Prepared {
+    pub async fn new(mut plan: Plan, tools: &Tools, models: &Arc<Models>, simulate: bool) -> Prepared {
+        if simulate {
+            plan.tools.values_mut().for_each(|rule| rule.effect = None);
+        }
         let tools = if plan.servers.is_empty() { tools.clone() } else { tools.with_servers(&plan.servers) };
         let mut specs = BTreeMap::new();
         for name in tools_of(&plan) {
@@ -66,7 +71,7 @@ impl Prepared {
             }
         }
         let program = Program::new(plan);
-        Prepared { program, tools, specs, models: models.clone(), facts: Mutex::default() }
+        Prepared { program, tools, specs, models: models.clone(), facts: Mutex::default(), simulate }
     }
 
     /// The tools that an agent is offered.
@@ -82,6 +87,10 @@ impl Prepared {
 
 impl Catalog for Prepared {
     fn effect(&self, tool: &str, arguments: &Value) -> Effect {
+        if self.simulate && !is_local(tool) {
+            // Nothing outside happens, so after a crash the call can be made again.
+            return Effect::Idempotent;
+        }
         match self.tools.own_effect(tool, arguments) {
             Some(effect) => effect,
             None => self.specs.get(tool).map_or(Effect::Once, |spec| spec.effect),

@@ -4,6 +4,7 @@
 //! time is in the store. Leases say who works on what; a process that died is found out and its runs are taken over.
 
 use std::cmp::Reverse;
+use std::collections::hash_map;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -155,8 +156,12 @@ impl Worker {
         let (ended_tx, ended) = watch::channel(None);
         let seq = Arc::new(AtomicU64::new(0));
         let active = Active { mailbox: mailbox.clone(), seq: seq.clone(), ended };
-        if locked(&self.active).insert(run, active).is_some() {
-            return;
+        match locked(&self.active).entry(run) {
+            // A task that is at work keeps its mailbox; another one in its place would never be read.
+            hash_map::Entry::Occupied(_) => return,
+            hash_map::Entry::Vacant(place) => {
+                place.insert(active);
+            }
         }
         let worker = self.clone();
         tokio::spawn(async move {

@@ -198,6 +198,8 @@ impl Service {
     pub async fn trace(&self, run: RunId) -> Result<Trace, Error> {
         let (program, entries, _) = self.load(run).await?;
         let mut trace = Trace::of(&program, &entries).map_err(|e| Error::Unusable(e.to_string()))?;
+        // A fold alone cannot tell a run that waits from one whose next turn is due; the owner's last word can.
+        trace.status = self.row(run).await?.summary.status.word();
         if let Some(Stored::Blob(blob)) = &trace.output {
             let bytes = self.store.get_blob(blob.hash.clone()).await?;
             trace.large_output = bytes.and_then(|b| serde_json::from_slice(&b).ok());

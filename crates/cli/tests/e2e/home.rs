@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
@@ -12,8 +12,6 @@ use serde_json::Value;
 
 /// Longer than anything here takes on a slow machine; only a hang meets it.
 pub const PATIENCE: Duration = Duration::from_secs(40);
-/// How often a condition is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Looks at a condition until it gives something; a test that waits longer than its patience has failed.
 pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -23,7 +21,7 @@ pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "waited in vain until {what}");
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::yield_now();
     }
 }
 
@@ -150,16 +148,16 @@ impl Home {
 /// A running program; killed when the test lets go of it.
 pub struct Process {
     child: Child,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
 }
 
 impl Process {
     pub fn start(mut command: Command) -> Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let stdout = Some(reading(child.stdout.take().unwrap()));
-        let stderr = Some(reading(child.stderr.take().unwrap()));
+        let stdout = reading(child.stdout.take().unwrap());
+        let stderr = reading(child.stderr.take().unwrap());
         Process { child, stdout, stderr }
     }
 
@@ -180,10 +178,11 @@ impl Process {
 
     /// What came of it; a program that does not end in time has failed its test.
     pub fn end(mut self) -> Outcome {
-        wait_until("the program ends", || self.is_over().then_some(()));
+        // Its outputs end with it.
+        let text = |from: &Receiver<String>| from.recv_timeout(PATIENCE).expect("the program ends in time");
+        let (stdout, stderr) = (text(&self.stdout), text(&self.stderr));
         let code = self.child.wait().unwrap().code();
-        let text = |reader: &mut Option<JoinHandle<String>>| reader.take().unwrap().join().unwrap();
-        let outcome = Outcome { code, stdout: text(&mut self.stdout), stderr: text(&mut self.stderr) };
+        let outcome = Outcome { code, stdout, stderr };
         assert!(!outcome.stderr.contains("panicked"), "{outcome:?}");
         outcome
     }
@@ -197,13 +196,15 @@ impl Drop for Process {
     }
 }
 
-fn reading(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+fn reading(mut from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         // What came before a fault is all there is to see.
         let _ = from.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
 }
 
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 
 mod examples;
 mod home;
-//mod interrupts;
-//mod kills;
-//mod mistakes;
-//mod models;
-//mod peers;
-//mod processes;
-//mod secrets;
-//mod servers;
-//mod storage;
+mod interrupts;
+mod kills;
+mod mistakes;
+mod models;
+mod peers;
+mod processes;
+mod secrets;
+mod servers;
+mod storage;

@@ -22,7 +22,7 @@ mod http;
 mod names;
 mod openai;
 pub mod prices;
-mod providers;
+pub(crate) mod providers;
 mod refusal;
 mod schema_mode;
 pub mod script;

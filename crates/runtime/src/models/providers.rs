@@ -81,6 +81,15 @@ pub fn all(settings: &Settings, environment: Environment<'_>) -> Result<BTreeMap
     Ok(providers)
 }
 
+/// The keys of all providers, so that they can be masked wherever they turn up.
+pub fn keys(settings: &Settings, environment: Environment<'_>) -> Vec<String> {
+    let none = Provider::default();
+    let built_in =
+        BUILT_IN.iter().map(|b| key_variables(b.name, settings.providers.get(b.name).unwrap_or(&none), Some(b)));
+    let own = settings.providers.iter().map(|(name, own)| key_variables(name, own, None));
+    built_in.chain(own).flatten().filter_map(|name| variable(environment, &name)).collect()
+}
+
 /// What no call could use is refused when the settings are read, not when a run is half done.
 fn check_provider(name: &str, own: &Provider) -> Result<(), Failure> {
     let problem = if name.is_empty() || name.contains(|c: char| c == '/' || c.is_whitespace()) {

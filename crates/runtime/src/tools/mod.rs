@@ -49,6 +49,8 @@ pub struct Tools {
     servers: mcp::Servers,
     secrets: Arc<Secrets>,
     mask: Arc<Mask>,
+    /// Keys of model providers: masked, and given to no tool.
+    keys: Arc<Vec<String>>,
     /// Argument schemas, compiled once per tool.
     schemas: Arc<Mutex<BTreeMap<String, Arc<Schema>>>>,
 }
@@ -60,9 +62,10 @@ impl Tools {
     /// The built-in tools and the MCP servers of the settings. Starts nothing yet.
     pub fn new(settings: &Settings) -> Tools {
         let secrets = Arc::new(Secrets::new(&settings.secrets));
-        let mask = Arc::new(Mask::new(&secrets));
-        let mut tools =
-            Tools { own: BTreeMap::new(), servers: mcp::Servers::default(), secrets, mask, schemas: Arc::default() };
+        let environment = |name: &str| std::env::var(name).ok();
+        let keys = Arc::new(crate::models::providers::keys(settings, &environment));
+        let (own, servers, mask) = (BTreeMap::new(), mcp::Servers::default(), Arc::default());
+        let mut tools = Tools { own, servers, secrets, mask, keys, schemas: Arc::default() };
         for tool in built_in(settings, &tools.secrets) {
             tools.register(tool);
         }
@@ -77,7 +80,7 @@ impl Tools {
         for (name, server) in written {
             tools.servers.add(name, server, &mut seen);
         }
-        tools.mask = Arc::new(Mask::new(&seen));
+        tools.mask = Arc::new(Mask::new(&seen).hiding(tools.keys.iter()));
         tools.secrets = Arc::new(seen);
         tools
     }
