@@ -121,14 +121,8 @@ impl Attended<'_> {
 
     /// Tells what is in the journal and was not told yet.
     async fn catch_up(&mut self) -> anyhow::Result<()> {
-        let seq = self.service.row(self.run).await?.seq;
-        while self.following.run().is_none_or(|run| run.seq < seq) {
-            match self.following.next().await? {
-                Some(notices) => self.tell(&notices)?,
-                None => break,
-            }
-        }
-        Ok(())
+        let notices = self.following.so_far().await?;
+        self.tell(&notices)
     }
 
     fn tell(&mut self, notices: &[Notice]) -> anyhow::Result<()> {

@@ -241,7 +241,7 @@ impl Lowering {
         self.step(Step { undo: None, ..step }, place).entry
     }
 
-    fn call(&mut self, id: NodeId, call: crate::Call) -> Op {
+    fn call(&mut self, id: NodeId, call: Box<crate::Call>) -> Op {
         let node = self.node_mut(id);
         match call.task {
             Task::Agent { .. } | Task::Tool { .. } => {
@@ -573,8 +573,9 @@ mod tests {
 
     #[test]
     fn calls_end_in_time() {
-        let call =
-            |task| step("", Kind::Call(crate::Call { task, input: None, input_schema: None, output_schema: None }));
+        let call = |task| {
+            step("", Kind::Call(Box::new(crate::Call { task, input: None, input_schema: None, output_schema: None })))
+        };
         let plan = good(vec![
             call(Task::Agent { agent: "a".into(), prompt: None }),
             call(Task::Workflow { workflow: "w".into(), plan: String::new() }),

@@ -107,7 +107,7 @@ pub struct Node {
 #[serde(rename_all = "snake_case")]
 pub enum Op {
     /// One piece of outside work.
-    Call(Call),
+    Call(Box<Call>),
     /// The first true arm is the next node; evaluates, never waits. Without arms it only passes on (set, goto).
     Choose {
         arms: Vec<Arm>,
@@ -282,7 +282,7 @@ pub enum Until {
         event: String,
         filter: Option<Expr>,
     },
-    Person(Ask),
+    Person(Box<Ask>),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -67,7 +67,7 @@ pub enum StepError {
 
 #[derive(Debug, Clone)]
 pub enum Kind {
-    Call(Call),
+    Call(Box<Call>),
     /// if and switch; `other` is else/default.
     Choose {
         arms: Vec<Branch>,

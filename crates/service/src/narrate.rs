@@ -197,13 +197,8 @@ impl Following<'_> {
     /// What happened since the last call; waits until there is something. None when the run has ended and all is told.
     pub async fn next(&mut self) -> Result<Option<Vec<Notice>>, Error> {
         loop {
-            let entries = self.service.store.load(self.run, self.narrator.seq()).await?;
-            let mut notices = Vec::new();
-            for entry in &entries {
-                notices.extend(self.narrator.tell(entry).map_err(|e| Error::Unusable(e.to_string()))?);
-            }
-            // Entries that have nothing to tell are news too: whoever counts them would wait for ever.
-            if !entries.is_empty() {
+            let notices = self.so_far().await?;
+            if !notices.is_empty() {
                 return Ok(Some(notices));
             }
             if self.narrator.run().is_some_and(|run| run.closed.is_some()) {
@@ -211,6 +206,16 @@ impl Following<'_> {
             }
             self.wait_for_change().await?;
         }
+    }
+
+    /// What is in the journal and was not told yet, which may be nothing; never waits.
+    pub async fn so_far(&mut self) -> Result<Vec<Notice>, Error> {
+        let entries = self.service.store.load(self.run, self.narrator.seq()).await?;
+        let mut notices = Vec::new();
+        for entry in &entries {
+            notices.extend(self.narrator.tell(entry).map_err(|e| Error::Unusable(e.to_string()))?);
+        }
+        Ok(notices)
     }
 
     pub fn run(&self) -> Option<&Run> {

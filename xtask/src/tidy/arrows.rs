@@ -6,17 +6,18 @@ use serde_json::Value;
 const PREFIX: &str = "relais-";
 
 /// For each crate the crates of the workspace that it may know.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("plan", &[]),
     ("dialects", &["plan"]),
     ("engine", &["plan"]),
     ("store", &["engine", "plan"]),
     ("mcp", &["plan"]),
     ("runtime", &["engine", "plan", "store", "mcp"]),
-    ("sim", &["engine", "plan", "runtime", "store"]),
+    ("sim", &["dialects", "engine", "plan", "runtime", "store"]),
     ("service", &["dialects", "engine", "mcp", "plan", "runtime", "sim", "store"]),
     ("cli", &["dialects", "engine", "mcp", "plan", "runtime", "service", "sim", "store"]),
     ("bench", &["dialects", "engine", "mcp", "plan", "runtime", "service", "sim", "store"]),
+    ("testkit", &[]),
     ("xtask", &[]),
 ];
 

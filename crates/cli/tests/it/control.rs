@@ -86,6 +86,7 @@ fn an_answer_makes_a_waiting_run_go_on() {
     home.relais(&["run", "flow.yaml"]).expect(3);
     let listed = home.relais(&["answer", "--last"]);
     assert!(listed.expect(0).out.contains("Shall I go on?"), "{}", listed.out);
+    home.relais(&["resume", "--last"]).expect(3).says("Shall I go on?");
     home.relais(&["answer", "--last", "perhaps"]).expect(2).says("the answer");
     home.relais(&["answer", "--last", "yes", "--step", "other"]).expect(2).says("approve");
     let answered = home.relais(&["answer", "--last", "yes"]);

@@ -47,7 +47,7 @@ impl Reader<'_> {
             "for_each" => self.for_each_step(at),
             "repeat" => self.repeat_step(at),
             "wait" => Kind::Wait(self.wait(at.field)),
-            "ask" => Kind::Wait(Until::Person(self.ask(at.field))),
+            "ask" => Kind::Wait(Until::Person(Box::new(self.ask(at.field)))),
             "stop_if" => Kind::StopIf(self.stop_if(at.field)),
             "set" => Kind::Set(self.set(at.field)),
             _ => self.goto_step(at),
@@ -62,7 +62,7 @@ impl Reader<'_> {
         let prompt = at.fields.get("prompt").map(|field| self.prompt(field));
         let input = at.fields.get("input").map(|field| self.template(field));
         let output_schema = at.fields.get("output").and_then(|field| self.schema(field));
-        Kind::Call(Call { task: Task::Agent { agent, prompt }, input, input_schema: None, output_schema })
+        Kind::Call(Box::new(Call { task: Task::Agent { agent, prompt }, input, input_schema: None, output_schema }))
     }
 
     fn inline_agent(&mut self, at: &At<'_, '_>) -> String {
@@ -83,7 +83,12 @@ impl Reader<'_> {
             Some(field) => self.arguments(field),
             None => Template::Literal(json!({})),
         };
-        Kind::Call(Call { task: Task::Tool { tool, with }, input: None, input_schema: None, output_schema: None })
+        Kind::Call(Box::new(Call {
+            task: Task::Tool { tool, with },
+            input: None,
+            input_schema: None,
+            output_schema: None,
+        }))
     }
 
     /// A map, or one reference to a map.
@@ -106,7 +111,7 @@ impl Reader<'_> {
         }
         let input = at.fields.get("input").map(|field| self.template(field));
         let task = Task::Workflow { workflow, plan };
-        Kind::Call(Call { task, input, input_schema: None, output_schema: None })
+        Kind::Call(Box::new(Call { task, input, input_schema: None, output_schema: None }))
     }
 
     fn if_step(&mut self, at: &At<'_, '_>) -> Kind {

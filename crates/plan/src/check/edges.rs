@@ -205,7 +205,7 @@ const BOUNDS: &[&str] = &[
 fn of_form(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {
-            let kept = map.iter().filter(|(word, value)| !(BOUNDS.contains(&word.as_str()) && !value.is_object()));
+            let kept = map.iter().filter(|(word, value)| value.is_object() || !BOUNDS.contains(&word.as_str()));
             kept.map(|(word, value)| (word.clone(), of_form(value))).collect()
         }
         Value::Array(items) => items.iter().map(of_form).collect(),

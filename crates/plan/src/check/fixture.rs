@@ -96,7 +96,7 @@ impl Reader {
         let main = &file[word];
         let max = file["max"].as_u64().map(|max| max as u32);
         let kind = match word {
-            "agent" | "tool" | "workflow" => Kind::Call(call(word, file, span)),
+            "agent" | "tool" | "workflow" => Kind::Call(Box::new(call(word, file, span))),
             "if" => {
                 let steps = self.steps(&file["then"]);
                 let arm = Branch { label: "then".into(), when: expr(main, span).unwrap(), steps };
@@ -138,13 +138,13 @@ impl Reader {
             },
             "wait" => Kind::Wait(Until::For(template(main, span).unwrap())),
             "event" => Kind::Wait(Until::Event { event: text(main).unwrap(), filter: expr(&file["filter"], span) }),
-            "ask" => Kind::Wait(Until::Person(Ask {
+            "ask" => Kind::Wait(Until::Person(Box::new(Ask {
                 question: template(main, span).unwrap(),
                 show: None,
                 answer: schema(&file["answer"]).unwrap_or(Schema::new(json!({"type": "boolean"}))),
                 deadline_ms: None,
                 on_deadline: OnDeadline::Fail,
-            })),
+            }))),
             "stop_if" => Kind::StopIf(expr(main, span).unwrap()),
             "set" => Kind::Set(entries(main).map(|(k, v)| (k.clone(), template(v, span).unwrap())).collect()),
             _ => Kind::Goto { to: name(main, span), max },

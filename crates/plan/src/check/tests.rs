@@ -1,3 +1,5 @@
+//! Files that the checker must refuse, and those it must let pass; built from the small notation of `fixture`.
+
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};

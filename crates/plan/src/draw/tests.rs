@@ -1,3 +1,5 @@
+//! What the drawings look like, as snapshots, and what must not break them.
+
 #![allow(clippy::unwrap_used)]
 
 use insta::assert_snapshot;
