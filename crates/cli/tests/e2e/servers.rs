@@ -1,6 +1,7 @@
 //! The MCP server of a test: `shop.py`, its log, and the mood that says how it treats calls.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -50,6 +51,19 @@ impl Shop {
         let pids: Vec<u64> = self.records().iter().filter_map(|record| record["pid"].as_u64()).collect();
         assert!(!pids.is_empty(), "the shop was never opened");
         wait_until("the shop's processes are gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(()));
+    }
+}
+
+/// A server that hangs outlives a program that was killed.
+impl Drop for Shop {
+    fn drop(&mut self) {
+        let log = self.log.display().to_string();
+        for pid in self.records().iter().filter_map(|record| record["pid"].as_u64()) {
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&command).contains(&log) {
+                let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+            }
+        }
     }
 }
 
