@@ -730,15 +730,16 @@ impl Instance {
 
     fn ask(&mut self, id: CommandId, command: &Command) {
         match command {
-            Command::CallModel { say, .. } => self.agent().ask_model(id, say),
+            Command::CallModel { say, .. } => self.with_agent(|agent| agent.ask_model(id, say)),
             Command::CallTool { use_id: Some(use_id), effect, .. } => {
-                let agent = self.agent();
-                agent.once |= *effect == Effect::Once;
-                agent.set_use(use_id, UseState::Asked(id));
+                self.with_agent(|agent| {
+                    agent.once |= *effect == Effect::Once;
+                    agent.set_use(use_id, UseState::Asked(id));
+                });
             }
             Command::AskPerson(question) if question.approves.is_some() && matches!(self.work, Work::Agent(_)) => {
                 let use_id = question.approves.as_ref().map(|u| u.id.clone()).unwrap_or_default();
-                self.agent().set_use(&use_id, UseState::Approving(id));
+                self.with_agent(|agent| agent.set_use(&use_id, UseState::Approving(id)));
             }
             Command::Sleep { retry: true, .. } => self.rest(id),
             Command::Sleep { .. } => self.ask_sleep(id),
@@ -764,14 +765,14 @@ impl Instance {
         }
     }
 
-    fn agent(&mut self) -> &mut AgentWork {
-        if !matches!(self.work, Work::Agent(_)) {
-            self.work = Work::Agent(Box::default());
-        }
-        match &mut self.work {
+    /// The agent at work here, a new one if there is none yet.
+    fn with_agent(&mut self, act: impl FnOnce(&mut AgentWork)) {
+        let mut agent = match std::mem::replace(&mut self.work, Work::Fresh) {
             Work::Agent(agent) => agent,
-            _ => unreachable!("set on the line before"),
-        }
+            _ => Box::default(),
+        };
+        act(&mut agent);
+        self.work = Work::Agent(agent);
     }
 
     fn answer(&mut self, id: CommandId, command: &Command, answer: &Answer) {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Awaiting, Command, Failure, Usage};
-use crate::event::{CommandId, Millis, RunId, RunStatus};
+use crate::event::{CommandId, Millis, Opened, RunId, RunStatus};
 use crate::program::Program;
 use crate::run::{Owed, Run};
 
@@ -29,22 +29,37 @@ pub struct Summary {
 /// The row as it is now.
 pub fn summary(program: &Program, run: &Run) -> Summary {
     let status = status(run);
-    let closed = run.closed.as_ref();
     let waiting = status == RunStatus::Waiting;
     Summary {
-        run: run.id(),
-        workflow: run.opened.workflow.clone(),
-        plan: run.opened.plan.clone(),
-        user: run.opened.user.clone(),
-        thread: run.opened.thread.clone(),
-        parent: run.opened.parent.as_ref().map(|p| p.run),
         status,
-        started_at: run.started_at,
         ended_at: run.ended_at,
         wake_at: waiting.then(|| wake_at(program, run)).flatten(),
         awaits: if waiting { awaits(run) } else { Vec::new() },
         usage: run.usage,
-        error: closed.and_then(|c| c.error.clone()),
+        error: run.closed.as_ref().and_then(|c| c.error.clone()),
+        ..Summary::pending(run)
+    }
+}
+
+impl Summary {
+    /// The row of a run that nobody has taken up yet.
+    pub fn pending(run: &Run) -> Summary {
+        let Opened { workflow, plan, user, thread, parent, .. } = &run.opened;
+        Summary {
+            run: run.id(),
+            workflow: workflow.clone(),
+            plan: plan.clone(),
+            user: user.clone(),
+            thread: thread.clone(),
+            parent: parent.as_ref().map(|p| p.run),
+            status: RunStatus::Pending,
+            started_at: run.started_at,
+            ended_at: None,
+            wake_at: None,
+            awaits: Vec::new(),
+            usage: Usage::default(),
+            error: None,
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Job {
 
 pub enum JobWork {
     Model(Request),
-    Tool { tool: String, arguments: Value, effect: Effect, by_agent: bool, artifacts: Vec<(String, u32, Artifact)> },
+    Tool { tool: String, arguments: Value, effect: Effect, artifacts: Vec<(String, u32, Artifact)> },
 }
 
 impl Performer {
@@ -83,11 +83,11 @@ impl Performer {
         match work {
             // Boxed: a model call's future is large, and every spawned tool call would be as large as it.
             JobWork::Model(request) => Box::pin(self.call_model(prepared, run, node, &key, &mode, request)).await,
-            JobWork::Tool { tool, arguments, effect, by_agent, artifacts } => {
+            JobWork::Tool { tool, arguments, effect, artifacts } => {
                 let own = || self.workspaces.join(run.to_string());
                 let workspace = mode.workspace.as_ref().map_or_else(own, PathBuf::from).into();
                 let files = RunFiles { run, workspace, store: self.store.clone(), artifacts };
-                let call = Calling { tool: &tool, arguments: &arguments, effect, by_agent, key: &key };
+                let call = Calling { tool: &tool, arguments: &arguments, effect, key: &key };
                 self.call_tool(prepared, &mode, call, files).await
             }
         }
@@ -149,12 +149,7 @@ impl Performer {
         let timeout = rule.and_then(|r| r.timeout_ms).map_or(CALL_TIMEOUT, Duration::from_millis);
         let limits = CallLimits { timeout, effect: Some(call.effect) };
         let tool_call = ToolCall { arguments: call.arguments, key: call.key, run: files };
-        let outcome = Box::pin(prepared.tools.call(call.tool, tool_call, limits)).await;
-        outcome.map_err(|failure| match (failure.kind, call.by_agent) {
-            // The agent is told and can go on; only a call that must not happen twice ends its step.
-            (ErrorKind::Uncertain, _) | (_, false) => failure,
-            (_, true) => Failure::new(failure.kind, failure.message),
-        })
+        Box::pin(prepared.tools.call(call.tool, tool_call, limits)).await
     }
 
     /// What a tool returned goes into the journal, or into a blob when it is large; its files always do.
@@ -188,7 +183,6 @@ struct Calling<'a> {
     tool: &'a str,
     arguments: &'a Value,
     effect: Effect,
-    by_agent: bool,
     key: &'a str,
 }
 

@@ -23,7 +23,7 @@ const CHILD_CHECK_MS: i64 = 60_000;
 const MAX_INPUTS: usize = 4_096;
 /// Pauses between tries while the database is busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
-/// Values loaded for one run before the cache starts anew.
+/// Values kept for one run from turn to turn; beyond this the cache starts anew.
 const MAX_VALUES: usize = 256;
 
 /// All that can come to a run at work.
@@ -144,8 +144,8 @@ impl Runner {
         }
     }
 
-    pub async fn work(mut self, inputs: Vec<Event>) -> Ended {
-        match self.go(inputs).await {
+    pub async fn work(mut self) -> Ended {
+        match self.go().await {
             Ok(ended) => ended,
             Err(Trouble::LetGo) => Ended::LetGo,
             Err(Trouble::Broken(message)) => {
@@ -155,11 +155,9 @@ impl Runner {
         }
     }
 
-    async fn go(&mut self, mut inputs: Vec<Event>) -> Result<Ended, Trouble> {
+    async fn go(&mut self) -> Result<Ended, Trouble> {
         let fresh = self.run.is_some();
-        if !fresh {
-            inputs.extend(self.load().await?);
-        }
+        let inputs = if fresh { Vec::new() } else { self.load().await? };
         self.prepare().await?;
         let mut resting = self.advance(inputs).await?;
         if !fresh {
@@ -244,20 +242,26 @@ impl Runner {
 
     async fn turn(&mut self, mut inputs: Vec<Event>) -> Result<Turn, Trouble> {
         drop_unwanted(self.run()?, &mut inputs);
+        // Never within a turn: a decision that needs more values than that would load them for ever.
+        if self.values.len() > MAX_VALUES {
+            self.values.clear();
+        }
         let at = self.worker.clock.now();
         let mut turn = self.decide(at, Some(inputs), Turn::default())?;
-        while !turn.loads.is_empty() {
+        let mut known = 0;
+        loop {
+            // Values made in this turn may be read in it, long before they are stored.
+            for (hash, bytes) in &turn.blobs[known..] {
+                self.values.insert(hash.clone(), value_of(bytes));
+            }
+            known = turn.blobs.len();
+            if turn.loads.is_empty() {
+                return Ok(turn);
+            }
             let hashes = std::mem::take(&mut turn.loads);
             self.load_values(hashes).await?;
             turn = self.decide(at, None, turn)?;
         }
-        // Values made in this turn may be read in the next.
-        for (hash, bytes) in &turn.blobs {
-            if let Ok(value) = serde_json::from_slice(bytes) {
-                self.values.insert(hash.clone(), value);
-            }
-        }
-        Ok(turn)
     }
 
     fn decide(&mut self, at: Millis, inputs: Option<Vec<Event>>, former: Turn) -> Result<Turn, Trouble> {
@@ -271,15 +275,13 @@ impl Runner {
     }
 
     async fn load_values(&mut self, hashes: Vec<String>) -> Result<(), Trouble> {
-        if self.values.len() > MAX_VALUES {
-            self.values.clear();
-        }
         for hash in hashes {
+            if self.values.contains_key(&hash) {
+                continue;
+            }
             let bytes = self.worker.store.get_blob(hash.clone()).await?;
             let bytes = bytes.ok_or_else(|| Trouble::Broken(format!("the value {hash} is not in the database")))?;
-            let text = || serde_json::Value::String(String::from_utf8_lossy(&bytes).into_owned());
-            let value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
-            self.values.insert(hash, value);
+            self.values.insert(hash, value_of(&bytes));
         }
         Ok(())
     }
@@ -409,28 +411,35 @@ impl Runner {
         });
         summary.awaits = children.collect();
         let wake_at = summary.wake_at;
-        self.append_nothing(summary).await?;
-        Ok(Some(Ended::Waiting { wake_at, parent }))
+        let gone = self.append_nothing(summary).await?;
+        Ok(gone.then_some(Ended::Waiting { wake_at, parent }))
     }
 
     async fn let_go(&mut self, parent: Option<Parent>) -> Result<Option<Ended>, Trouble> {
         let prepared = self.prepared()?;
         let run = self.run()?;
         let (summary, wake_at) = (summary(&prepared.program, run), wake_at(&prepared.program, run));
-        self.append_nothing(summary).await?;
-        Ok(Some(Ended::Waiting { wake_at, parent }))
+        let gone = self.append_nothing(summary).await?;
+        Ok(gone.then_some(Ended::Waiting { wake_at, parent }))
     }
 
-    /// An entry without events: the row changes and the lease goes.
-    async fn append_nothing(&mut self, summary: Summary) -> Result<(), Trouble> {
+    /// An entry without events: the row changes and the lease goes. Not if somebody spoke at the last moment: then
+    /// the run goes on with what was said.
+    async fn append_nothing(&mut self, summary: Summary) -> Result<bool, Trouble> {
         let at = self.worker.clock.now();
-        let Some(run) = &mut self.run else { return Ok(()) };
+        let Some(run) = &mut self.run else { return Ok(false) };
         run.begin(at, None);
         let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
         let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new() };
         match self.patiently(|store| store.append(batch.clone())).await {
-            Err(Error::Conflict { .. }) => Err(Trouble::Broken("somebody spoke at the last moment".into())),
-            other => Ok(other?),
+            Ok(()) => Ok(true),
+            Err(Error::Conflict { .. }) => {
+                self.reload(&[]).await?;
+                // A full mailbox wakes the run anyway.
+                let _ = self.outbox.try_send(Input::Changed);
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -531,11 +540,10 @@ impl Runner {
                 Some(request) => JobWork::Model(request),
                 None => return Err(Trouble::Broken(format!("command {id} has no request"))),
             },
-            Command::CallTool { tool, arguments, effect, use_id } => JobWork::Tool {
+            Command::CallTool { tool, arguments, effect, use_id: _ } => JobWork::Tool {
                 tool: tool.clone(),
                 arguments: arguments.clone(),
                 effect: *effect,
-                by_agent: use_id.is_some(),
                 artifacts: latest(run),
             },
             Command::StartRun(start) => {
@@ -620,6 +628,12 @@ impl Runner {
     }
 }
 
+/// What stands in a blob: JSON, or else text.
+fn value_of(bytes: &[u8]) -> serde_json::Value {
+    let text = || serde_json::Value::String(String::from_utf8_lossy(bytes).into_owned());
+    serde_json::from_slice(bytes).unwrap_or_else(|_| text())
+}
+
 /// An answer to something nobody waits for, or a second one to the same command, is dropped before it is appended.
 fn drop_unwanted(run: &Run, inputs: &mut Vec<Event>) {
     let mut seen = BTreeSet::new();
@@ -679,5 +693,126 @@ fn child(run: &Run, command: CommandId, start: &StartRun) -> Opened {
         budget: start.budget,
         mode: run.opened.mode.clone(),
         manifest: String::new(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::PathBuf;
+
+    use relais_plan::{Plan, Source};
+    use relais_store::{Document, Fault, MemoryStore};
+    use serde_json::json;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::models::{self, Models};
+    use crate::perform::Performer;
+    use crate::prepare::plan_key;
+    use crate::settings::Settings;
+    use crate::tools::Tools;
+
+    struct Alone;
+
+    impl relais_dialects::Loader for Alone {
+        fn load(&self, reference: &str, _from: &str) -> Result<Source, String> {
+            Err(format!("there is no {reference}"))
+        }
+    }
+
+    fn plan(text: &str) -> Plan {
+        let source = Source { name: "test.yaml".into(), text: text.into() };
+        let loaded = relais_dialects::read(&source, &Alone);
+        assert!(!relais_plan::problem::has_errors(&loaded.problems), "{:#?}", loaded.problems);
+        loaded.plan.unwrap()
+    }
+
+    fn worker(store: MemoryStore) -> Arc<Worker> {
+        let settings = Settings::default();
+        let models = Models::new(&settings, &|_| None, &PathBuf::new()).unwrap();
+        let governors = models::governors(&settings);
+        let performer = Performer::new(Arc::new(store), Arc::new(models), governors, PathBuf::new());
+        Worker::start(performer, Tools::new(&settings), Arc::new(SystemClock))
+    }
+
+    async fn start(worker: &Arc<Worker>, plan: &Plan, input: serde_json::Value) -> RunId {
+        let body = serde_json::to_value(plan).unwrap();
+        let document = Document { key: plan_key(&plan.hash()), version: 1, at: 0, body };
+        worker.store.put_document(document).await.unwrap();
+        let opened = Opened {
+            run: uuid::Uuid::now_v7(),
+            workflow: plan.name.clone(),
+            plan: plan.hash(),
+            input: Stored::Value(input),
+            trigger: serde_json::Value::Null,
+            user: String::new(),
+            thread: String::new(),
+            parent: None,
+            budget: plan.limits.budget,
+            mode: Mode::default(),
+            manifest: String::new(),
+        };
+        worker.create(opened, None).await.unwrap()
+    }
+
+    async fn output(worker: &Arc<Worker>, run: RunId) -> serde_json::Value {
+        let entries = worker.store.load(run, 0).await.unwrap();
+        match Run::fold(&entries).unwrap().closed.unwrap().output.unwrap() {
+            Stored::Value(value) => value,
+            Stored::Blob(blob) => {
+                serde_json::from_slice(&worker.store.get_blob(blob.hash).await.unwrap().unwrap()).unwrap()
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_value_can_be_read_in_the_turn_that_made_it() {
+        let mut plan =
+            plan("name: large\nsteps:\n  - { id: a, set: { x: '{{ input.x }}' } }\noutput: '{{ steps.a.output.x }}'\n");
+        plan.limits.inline_bytes = 20;
+        let worker = worker(MemoryStore::new());
+        let text = "longer than twenty bytes";
+        let run = start(&worker, &plan, json!({ "x": text })).await;
+        assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
+        assert_eq!(output(&worker, run).await, text);
+    }
+
+    #[tokio::test]
+    async fn a_decision_may_need_more_values_than_are_kept() {
+        let mut plan = plan(
+            "name: many\nsteps:\n  - { id: each, for_each: input.list, max: 1000, do: [{ id: a, set: { x: '{{ item }}' } }] }\n  - { id: nap, wait: 0.1s }\noutput: '{{ steps.each.output.results }}'\n",
+        );
+        plan.limits.inline_bytes = 20;
+        let worker = worker(MemoryStore::new());
+        let list: Vec<String> = (0..2 * MAX_VALUES).map(|n| format!("longer than twenty bytes {n}")).collect();
+        let run = start(&worker, &plan, json!({ "list": list })).await;
+        assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
+        assert_eq!(output(&worker, run).await.as_array().map(Vec::len), Some(list.len()));
+    }
+
+    #[tokio::test]
+    async fn a_word_at_the_last_moment_is_heard() {
+        // Appends: the first turn, the pause, and then the entry with which the run is let go.
+        let appends = Arc::new(AtomicU64::new(0));
+        let counted = appends.clone();
+        let store = MemoryStore::with_faults(move |method, _| {
+            let third = method == "append" && counted.fetch_add(1, Ordering::Relaxed) == 2;
+            third.then(|| Fault::Before(Error::Conflict { run: RunId::nil(), seq: 0 }))
+        });
+        let worker = worker(store);
+        let mut live = worker.performer().live();
+        let run = start(&worker, &plan("name: nap\nsteps:\n  - { id: nap, wait: 2s }\n"), json!({})).await;
+        let mut tail = worker.store.tail();
+        while worker.row(run).await.unwrap().seq < 2 {
+            tail.recv().await.unwrap();
+        }
+        let pause = Event::Signalled { signal: Signal::Pause, by: String::new() };
+        worker.signal(run, vec![pause]).await.unwrap();
+        worker.let_go(run).await;
+        let row = worker.row(run).await.unwrap();
+        assert_eq!((row.summary.status, row.owner), (RunStatus::Waiting, None));
+        assert_eq!(appends.load(Ordering::Relaxed), 4, "it was let go at the second try");
+        assert!(live.try_recv().is_err(), "nothing stands still");
     }
 }

@@ -4,9 +4,9 @@
 //! time is in the store. Leases say who works on what; a process that died is found out and its runs are taken over.
 
 use std::cmp::Reverse;
-use std::collections::hash_map;
+use std::collections::hash_map::Entry as Place;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,10 +27,14 @@ pub const LEASE_MS: i64 = 10_000;
 const HEARTBEAT: Duration = Duration::from_secs(3);
 /// Foreign writes are looked for at most so often per run.
 const FOREIGN_CHECK: Duration = Duration::from_millis(100);
+/// Whoever waits for a run looks at its row at least so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Messages waiting for one run; senders wait when it is full.
 const MAILBOX: usize = 1_024;
 /// Plans kept ready; beyond this the cache starts anew.
 const MAX_PREPARED: usize = 512;
+/// A run that could not be taken up when its time had come is tried again after so long.
+const WAKE_AGAIN_MS: i64 = 1_000;
 /// Runs taken up in one go.
 const CLAIM_LIMIT: usize = 256;
 
@@ -45,7 +49,6 @@ pub struct Worker {
     active: Mutex<HashMap<RunId, Active>>,
     timers: Mutex<BinaryHeap<Reverse<(Millis, RunId)>>>,
     timer_set: Notify,
-    stopping: AtomicBool,
 }
 
 /// A run that a task of this process is at work on.
@@ -83,7 +86,6 @@ impl Worker {
             active: Mutex::default(),
             timers: Mutex::default(),
             timer_set: Notify::new(),
-            stopping: AtomicBool::new(false),
         });
         tokio::spawn(heartbeat(Arc::downgrade(&worker)));
         tokio::spawn(timers(worker.clone()));
@@ -117,11 +119,11 @@ impl Worker {
         let blobs = Event::Opened(Box::new(opened.clone())).blobs();
         let entry = Entry { seq: 1, at: now, version: FORMAT, events: vec![Event::Opened(Box::new(opened))] };
         let Ok(state) = Run::open(&entry) else { return Err(Error::Internal("a run could not be opened".into())) };
-        let summary = pending_summary(&state);
+        let summary = Summary::pending(&state);
         let lease = work.then(|| (self.owner.clone(), now + LEASE_MS));
         let created = self.store.create(NewRun { entry, summary, key, lease, blobs }).await?;
         if work && created == run {
-            self.spawn(run, Some(state), Vec::new());
+            self.spawn(run, Some(state));
         }
         Ok(created)
     }
@@ -145,28 +147,26 @@ impl Worker {
         let claim = Claim { owner: self.owner.clone(), now, lease_until: now + LEASE_MS, dead, which, limit };
         let runs = self.store.claim(claim).await?;
         for run in &runs {
-            self.spawn(*run, None, Vec::new());
+            self.spawn(*run, None);
         }
         Ok(runs)
     }
 
     /// Puts a task to work on a run that is leased to us.
-    fn spawn(self: &Arc<Worker>, run: RunId, state: Option<Run>, inputs: Vec<Event>) {
+    fn spawn(self: &Arc<Worker>, run: RunId, state: Option<Run>) {
         let (mailbox, inbox) = mpsc::channel(MAILBOX);
         let (ended_tx, ended) = watch::channel(None);
         let seq = Arc::new(AtomicU64::new(0));
         let active = Active { mailbox: mailbox.clone(), seq: seq.clone(), ended };
         match locked(&self.active).entry(run) {
-            // A task that is at work keeps its mailbox; another one in its place would never be read.
-            hash_map::Entry::Occupied(_) => return,
-            hash_map::Entry::Vacant(place) => {
-                place.insert(active);
-            }
+            // Its lease ran out while we were at work on it, and we have claimed it back: the task goes on.
+            Place::Occupied(_) => return,
+            Place::Vacant(free) => drop(free.insert(active)),
         }
         let worker = self.clone();
         tokio::spawn(async move {
             let runner = Runner::new(worker.clone(), run, state, mailbox, inbox, seq);
-            let ended = runner.work(inputs).await;
+            let ended = runner.work().await;
             locked(&worker.active).remove(&run);
             let _ = ended_tx.send(ended.rest());
             drop(ended_tx);
@@ -258,7 +258,7 @@ impl Worker {
         tail: &mut broadcast::Receiver<Change>,
     ) -> Result<(), Error> {
         self.adopt(Which::Tree(run)).await?;
-        let _ = tokio::time::timeout(Duration::from_millis(200), tail.recv()).await;
+        let _ = tokio::time::timeout(LOOK_AGAIN, tail.recv()).await;
         Ok(())
     }
 
@@ -322,18 +322,8 @@ impl Worker {
         Err(Error::Busy(format!("run {run} moves on too fast to be signalled; try again")))
     }
 
-    /// No further run is taken up; those at work go on until `idle`.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-    }
-
-    pub fn active_runs(&self) -> Vec<RunId> {
-        locked(&self.active).keys().copied().collect()
-    }
-
     /// Ends all MCP servers and other children of this process.
     pub async fn shut_down(&self) {
-        self.stop();
         self.tools.stop().await;
         let prepared: Vec<Arc<Prepared>> = locked(&self.prepared).values().cloned().collect();
         for prepared in prepared {
@@ -361,24 +351,6 @@ fn only_time(awaits: &[String]) -> bool {
     awaits.iter().all(|a| a == "time")
 }
 
-fn pending_summary(run: &Run) -> Summary {
-    Summary {
-        run: run.id(),
-        workflow: run.opened.workflow.clone(),
-        plan: run.opened.plan.clone(),
-        user: run.opened.user.clone(),
-        thread: run.opened.thread.clone(),
-        parent: run.opened.parent.as_ref().map(|p| p.run),
-        status: RunStatus::Pending,
-        started_at: run.started_at,
-        ended_at: None,
-        wake_at: None,
-        awaits: Vec::new(),
-        usage: Usage::default(),
-        error: None,
-    }
-}
-
 async fn heartbeat(worker: std::sync::Weak<Worker>) {
     loop {
         tokio::time::sleep(HEARTBEAT).await;
@@ -386,6 +358,15 @@ async fn heartbeat(worker: std::sync::Weak<Worker>) {
         if !locked(&worker.active).is_empty() {
             let until = worker.clock.now() + LEASE_MS;
             let _ = worker.store.renew(worker.owner.clone(), until).await;
+        }
+    }
+}
+
+impl Worker {
+    /// Nobody else may be there to find it due, so a database in trouble is asked again.
+    async fn wake(self: &Arc<Worker>, run: RunId, now: Millis) {
+        if self.take_up(run).await.is_err() {
+            self.wake_later(run, now + WAKE_AGAIN_MS);
         }
     }
 }
@@ -399,7 +380,7 @@ async fn timers(worker: Arc<Worker>) {
             Some(at) if at <= now => {
                 let due = locked(&worker.timers).pop();
                 if let Some(Reverse((_, run))) = due {
-                    let _ = worker.take_up(run).await;
+                    worker.wake(run, now).await;
                 }
             }
             Some(at) => {

@@ -88,9 +88,11 @@ SELECT r.run_id || '/' || v.position AS id, r.run_id, r.user, v.*,
         SELECT DISTINCT c.command ->> '$.call_tool.tool' AS tool FROM journal_commands c
         WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node AND c.position > v.position
         AND c.position < v.until AND c.command -> '$.call_tool' IS NOT NULL)) AS tools,
-    (SELECT json_group_array(json(m.message) ORDER BY m.position, m.place) FROM journal_messages m
+    -- Ordered inside: an ORDER BY in the aggregate would keep SQLite before 3.44 from opening the file at all.
+    (SELECT json_group_array(json(message)) FROM (
+        SELECT m.message AS message FROM journal_messages m
         WHERE m.run = v.run AND m.scope = v.scope AND m.node = v.node AND m.asked > v.position
-        AND m.asked < v.until) AS messages,
+        AND m.asked < v.until ORDER BY m.position, m.place)) AS messages,
     (SELECT coalesce(nullif(c.answer ->> '$.body.replied.model', ''), nullif(c.command ->> '$.call_model.model', ''))
         FROM journal_commands c WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node
         AND c.position > v.position AND c.position < v.until AND c.command -> '$.call_model' IS NOT NULL
