@@ -45,12 +45,20 @@ pub struct Checked {
     pub warnings: Vec<String>,
 }
 
+/// How the names of tools of MCP servers begin.
+const MCP_PREFIX: &str = "mcp:";
 /// A workflow file larger than this is none.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Definition {
     pub fn has_errors(&self) -> bool {
         self.plan.is_none() || problem::has_errors(&self.problems)
+    }
+
+    /// Tools that only an MCP server can vouch for; a run asks it before it begins.
+    pub fn unverified(&self) -> Vec<String> {
+        let named = self.plan.iter().flat_map(tools_of);
+        named.filter(|tool| tool.starts_with(MCP_PREFIX)).collect()
     }
 
     /// All problems as a person reads them.

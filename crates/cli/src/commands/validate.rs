@@ -12,7 +12,7 @@ use crate::words::counted;
 
 /// Check workflow files and show everything that is wrong with them
 ///
-/// Runs nothing and asks no MCP server: tools of MCP servers are taken as they are written.
+/// Runs nothing and asks no MCP server: tools of MCP servers are taken as they are written and marked as unverified.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  relais validate flow.yaml\n  relais validate examples/*.yaml")]
 pub struct Args {
@@ -50,7 +50,9 @@ fn check(definitions: &Definitions, file: &std::path::Path) -> Result<String, St
     let steps = definition.plan.iter().flat_map(|p| &p.nodes).filter(|n| !n.hidden).count();
     let counts = counts(&definition);
     let warnings = if counts.is_empty() { counts } else { format!(", {counts}") };
-    Ok(format!("{}: ok, {}{warnings}", file.display(), counted(steps, "step")))
+    let unverified = definition.unverified().join(", ");
+    let unverified = if unverified.is_empty() { unverified } else { format!("; unverified: {unverified}") };
+    Ok(format!("{}: ok, {}{warnings}{unverified}", file.display(), counted(steps, "step")))
 }
 
 fn counts(definition: &Definition) -> String {

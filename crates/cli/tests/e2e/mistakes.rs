@@ -48,3 +48,15 @@ fn what_is_no_workflow_is_refused() {
     }
     Home::new().relais(&["run", "missing.yaml"]).expect(2).says(&["missing.yaml"]);
 }
+
+#[test]
+fn tools_that_nobody_vouched_for_are_marked() {
+    let home = Home::new();
+    let file = "name: shop\nmcp: { shop: { command: [/no/such/shop] } }\nsteps:\n\
+                \x20 - { id: look, tool: \"mcp:shop/look\", with: {} }\n";
+    home.file("shop.yaml", file);
+    let checked = home.relais(&["validate", "shop.yaml"]).expect(0);
+    assert!(checked.stdout.contains("unverified: mcp:shop/look"), "{}", checked.stdout);
+    let refused = home.relais(&["run", "shop.yaml"]).expect(2);
+    assert!(refused.stderr.contains("shop"), "{}", refused.stderr);
+}
