@@ -164,7 +164,7 @@ impl Attended<'_> {
             Rest::Waiting(awaits) => {
                 if self.manner.style == Style::Json {
                     let line = json!({ "event": "waiting", "run": self.run, "awaits": awaits });
-                    screen::out(&line.to_string())?;
+                    screen::out_if_read(&line.to_string())?;
                 }
                 self.ask().await?;
                 screen::note(&format!("run {} is waiting", self.run));
@@ -177,13 +177,13 @@ impl Attended<'_> {
         let output = self.service.output(self.run).await?;
         if self.manner.style == Style::Json {
             let line = json!({ "event": "output", "run": self.run, "status": status, "output": output });
-            screen::out(&line.to_string())?;
+            screen::out_if_read(&line.to_string())?;
             return Ok(Exit::of(status));
         }
         self.sum_up(status);
         let has_result = status.is_success() || status == RunStatus::PartialSuccess;
         if has_result && !output.is_null() {
-            screen::out(&words::full(&output))?;
+            screen::out_if_read(&screen::for_terminal(&words::full(&output)))?;
         }
         Ok(Exit::of(status))
     }

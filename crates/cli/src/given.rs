@@ -10,24 +10,31 @@ use serde_json::{Map, Value};
 /// Larger inputs belong in a file that a tool reads.
 const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// `k=v` pairs and `@file.json` in the order they were written; later ones win.
-pub fn pairs(written: &[String]) -> anyhow::Result<Map<String, Value>> {
+/// `k=v` pairs and `@file.json` in the order they were written; later ones win. Where the workflow wants text, what is
+/// written is text, also if it looks like a number.
+pub fn pairs(written: &[String], schema: Option<&Schema>) -> anyhow::Result<Map<String, Value>> {
+    let is_text = |key: &str| schema.is_some_and(|s| s.json()["properties"][key]["type"] == "string");
     let mut input = Map::new();
     for word in written {
         match word.strip_prefix('@') {
             Some(file) => input.extend(object(file)?),
             None => {
-                let (key, value) = pair(word)?;
-                input.insert(key, value);
+                let (key, text) = pair(word)?;
+                let value = match value_of(text) {
+                    Value::String(value) => Value::String(value),
+                    _ if is_text(key) => Value::String(text.to_owned()),
+                    value => value,
+                };
+                input.insert(key.to_owned(), value);
             }
         }
     }
     Ok(input)
 }
 
-fn pair(word: &str) -> anyhow::Result<(String, Value)> {
+fn pair(word: &str) -> anyhow::Result<(&str, &str)> {
     match word.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value_of(value))),
+        Some((key, value)) if !key.is_empty() => Ok((key, value)),
         _ => bail!("--input {word}: write NAME=VALUE, or @FILE for a JSON file"),
     }
 }
@@ -95,10 +102,13 @@ mod tests {
     #[test]
     fn pairs_are_json_where_they_can_be() {
         let words = ["a=1", "b=x y", "c=[1,2]", "d=", "e=\"1\"", "f=a=b", "a=2"].map(str::to_owned);
-        let input = Value::Object(pairs(&words).unwrap());
+        let input = Value::Object(pairs(&words, None).unwrap());
         assert_eq!(input, json!({"a": 2, "b": "x y", "c": [1, 2], "d": "", "e": "1", "f": "a=b"}));
+        let schema = Schema::new(json!({"properties": {"zip": {"type": "string"}, "n": {"type": "integer"}}}));
+        let typed = pairs(&["zip=01234", "zip=12", "n=5"].map(str::to_owned), Some(&schema)).unwrap();
+        assert_eq!(Value::Object(typed), json!({"zip": "12", "n": 5}));
         for wrong in ["nothing", "=x", "@/no/such/file.json"] {
-            assert!(pairs(&[wrong.to_owned()]).is_err(), "{wrong}");
+            assert!(pairs(&[wrong.to_owned()], None).is_err(), "{wrong}");
         }
     }
 

@@ -71,7 +71,7 @@ impl Progress {
         self.count(&notice.what);
         if self.style == Style::Json {
             let line = || serde_json::to_string(notice).unwrap_or_default();
-            return if shown { screen::out(&line()) } else { Ok(()) };
+            return if shown { screen::out_if_read(&line()) } else { Ok(()) };
         }
         self.spin(&notice.what);
         if let Some(line) = self.line_of(notice).filter(|_| shown) {

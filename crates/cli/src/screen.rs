@@ -12,6 +12,24 @@ pub fn out(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// A result line of a run that goes on whether or not somebody still reads.
+pub fn out_if_read(text: &str) -> io::Result<()> {
+    match out(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Text from a model, a tool or a file, made safe for a terminal: control characters other than line ends and tabs are
+/// shown, not sent. A pipe gets the bytes as they are.
+pub fn for_terminal(text: &str) -> std::borrow::Cow<'_, str> {
+    let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if !io::stdout().is_terminal() || text.chars().all(harmless) {
+        return text.into();
+    }
+    text.chars().map(|c| if harmless(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
+}
+
 /// A table as text. Lines are not wrapped: a pipe has no width, and an id must stay in one piece.
 pub fn table(table: &comfy_table::Table) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end().strip_prefix(' ').unwrap_or(&line))).collect()

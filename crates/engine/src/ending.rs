@@ -240,8 +240,8 @@ fn close(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Event {
 pub fn adopt(run: &Run) -> Vec<Event> {
     let mut events = vec![Event::Signalled { signal: Signal::Adopted, by: String::new() }];
     for (id, owed) in &run.owed {
-        if let Command::CallTool { tool, effect: relais_plan::Effect::Once, .. } = &*owed.command {
-            events.push(Event::Answered { id: *id, answer: Box::new(Answer::uncertain(tool)) });
+        if let Command::CallTool { tool, arguments, effect: relais_plan::Effect::Once, .. } = &*owed.command {
+            events.push(Event::Answered { id: *id, answer: Box::new(Answer::uncertain(tool, arguments)) });
         }
     }
     events

@@ -20,11 +20,28 @@ impl Run {
             (self.closed, self.ended_at, self.ending) = (None, None, None);
             self.cancels = 0;
             self.live_from_ms = self.live_ms;
+            self.assume(resume);
             self.reopen(BODY, resume);
             self.unfinish_undone();
         }
         self.agenda = self.open_scopes.clone();
         Ok(())
+    }
+
+    /// A person's word stands for one call, the first that is uncertain; the others stay so.
+    fn assume(&mut self, resume: &Resume) {
+        let Some(value) = &resume.assume else { return };
+        let instances = self.scopes.iter_mut().flat_map(|scope| scope.steps.values_mut());
+        let broken = instances.filter(|i| i.is_broken());
+        for instance in broken {
+            if instance.work.assume(value) {
+                // A direct call has its answer now; an agent goes on from its tool result.
+                if matches!(instance.work, Work::Answered(_)) {
+                    instance.status = StepStatus::Running;
+                }
+                return;
+            }
+        }
     }
 
     /// A scope that failed or was cancelled goes back to before the node that broke it.
@@ -64,7 +81,9 @@ impl Run {
                 self.rearm(scope, node);
             }
             _ => {
-                instance.retake(resume);
+                if instance.status != StepStatus::Running {
+                    instance.retake(resume);
+                }
                 place.at = match &instance.work {
                     Work::Answered(_) => At::In(node),
                     _ => At::Before { node, jump: instance.before.jump },
@@ -281,13 +300,8 @@ impl Instance {
         self.status = StepStatus::Pending;
         match &mut self.work {
             Work::Agent(agent) => agent.retake(resume),
-            Work::Answered(answer) if answer.is_uncertain() && !resume.redo => {
-                // Without a word from a person it stays uncertain: it must not be called again.
-                if let Some(value) = &resume.assume {
-                    answer.body = Body::Returned { value: Stored::Value(value.clone()), artifacts: Vec::new() };
-                }
-                self.status = StepStatus::Running;
-            }
+            // Without a word from a person it stays uncertain: it must not be called again.
+            Work::Answered(answer) if answer.is_uncertain() && !resume.redo => self.status = StepStatus::Running,
             _ => self.work = Work::Fresh,
         }
     }
@@ -299,10 +313,8 @@ impl AgentWork {
         self.forget_flight();
         for used in &mut self.uses {
             let uncertain = matches!(&used.state, UseState::Failed(f) if f.kind == ErrorKind::Uncertain);
-            match &resume.assume {
-                Some(value) if uncertain => used.state = UseState::Returned(Stored::Value(value.clone())),
-                None if uncertain && resume.redo => used.state = UseState::New,
-                Some(_) | None => {}
+            if uncertain && resume.redo {
+                used.state = UseState::New;
             }
         }
     }
@@ -310,8 +322,9 @@ impl AgentWork {
 
 impl Answer {
     /// A `once` call of which nobody knows whether it happened.
-    pub fn uncertain(tool: &str) -> Answer {
-        let message = format!("`{tool}` was called, and whether it happened is not known");
+    pub fn uncertain(tool: &str, arguments: &serde_json::Value) -> Answer {
+        let arguments = crate::value::summary(arguments);
+        let message = format!("`{tool}` was called with {arguments}, and whether it happened is not known");
         let body = Body::Failed(Failure::new(ErrorKind::Uncertain, message));
         Answer { body, usage: Usage { tool_calls: 1, ..Usage::default() }, ms: 0 }
     }
@@ -321,14 +334,34 @@ impl Answer {
     }
 }
 
-/// The uncertain call that keeps a run from being resumed without a word, if there is one.
-pub fn uncertain(run: &Run) -> Option<String> {
-    run.closed.as_ref().filter(|closed| !closed.status.is_success())?;
+/// The uncertain calls that keep a run from being resumed without a word.
+pub fn uncertain(run: &Run) -> Vec<String> {
+    if run.closed.as_ref().is_none_or(|closed| closed.status.is_success()) {
+        return Vec::new();
+    }
     let instances = run.scopes.iter().flat_map(|scope| scope.steps.values()).filter(|i| i.is_broken());
-    instances.filter_map(|i| i.work.uncertain()).next().map(|failure| failure.message.clone())
+    instances.filter_map(|i| i.work.uncertain()).map(|failure| failure.message.clone()).collect()
 }
 
 impl Work {
+    /// Takes a person's word for the result of the first uncertain call, if there is one.
+    fn assume(&mut self, value: &serde_json::Value) -> bool {
+        match self {
+            Work::Answered(answer) if answer.is_uncertain() => {
+                answer.body = Body::Returned { value: Stored::Value(value.clone()), artifacts: Vec::new() };
+                true
+            }
+            Work::Agent(agent) => {
+                let uncertain =
+                    |u: &&mut Use| matches!(&u.state, UseState::Failed(f) if f.kind == ErrorKind::Uncertain);
+                let first = agent.uses.iter_mut().find(uncertain);
+                first.map(|used| used.state = UseState::Returned(Stored::Value(value.clone()))).is_some()
+            }
+            Work::Answered(_) | Work::Fresh | Work::Asked(_) | Work::Received(_) | Work::Resting(_) => false,
+            Work::Rested | Work::Chose(_) | Work::Fan(_) | Work::Each(_) => false,
+        }
+    }
+
     /// The call of which nobody knows whether it happened.
     pub(crate) fn uncertain(&self) -> Option<&Failure> {
         let uncertain = |failure: &&Failure| failure.kind == ErrorKind::Uncertain;

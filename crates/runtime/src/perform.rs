@@ -149,7 +149,16 @@ impl Performer {
         let timeout = rule.and_then(|r| r.timeout_ms).map_or(CALL_TIMEOUT, Duration::from_millis);
         let limits = CallLimits { timeout, effect: Some(call.effect) };
         let tool_call = ToolCall { arguments: call.arguments, key: call.key, run: files };
-        Box::pin(prepared.tools.call(call.tool, tool_call, limits)).await
+        let outcome = Box::pin(prepared.tools.call(call.tool, tool_call, limits)).await;
+        outcome.map_err(|failure| match failure.kind {
+            // Whoever has to decide about it must see which call it was.
+            ErrorKind::Uncertain => {
+                let arguments = prepared.tools.mask().mask_text(&Stored::Value(call.arguments.clone()).summary());
+                let text = format!("`{}` was called with {arguments}, and whether it happened is not known", call.tool);
+                Failure::new(failure.kind, format!("{text}: {}", failure.message))
+            }
+            _ => failure,
+        })
     }
 
     /// What a tool returned goes into the journal, or into a blob when it is large; its files always do.

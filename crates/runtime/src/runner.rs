@@ -53,10 +53,11 @@ pub(crate) enum Ended {
 
 impl Ended {
     /// What there is to tell to whoever waits for the run, if that is certain without a look at its row.
-    pub fn rest(&self) -> Option<Rest> {
+    pub fn rest(&self) -> Option<Result<Rest, Error>> {
         match self {
-            Ended::Closed { status, .. } => Some(Rest::Ended(*status)),
-            Ended::Waiting { .. } | Ended::LetGo | Ended::Broken(_) => None,
+            Ended::Closed { status, .. } => Some(Ok(Rest::Ended(*status))),
+            Ended::Broken(message) => Some(Err(Error::Unusable(message.clone()))),
+            Ended::Waiting { .. } | Ended::LetGo => None,
         }
     }
 }

@@ -57,7 +57,7 @@ struct Active {
     /// Number of the last entry that the task knows of.
     seq: Arc<AtomicU64>,
     /// How the run stood when the task ended, if it knows.
-    ended: watch::Receiver<Option<Rest>>,
+    ended: watch::Receiver<Option<Result<Rest, Error>>>,
 }
 
 /// How a run stands when this process has nothing to do for it at the moment.
@@ -228,7 +228,7 @@ impl Worker {
                 // An error means that the sender is gone: the task has ended.
                 let _ = ended.changed().await;
                 match ended.borrow().clone() {
-                    Some(rest) => return Ok(rest),
+                    Some(told) => return told,
                     None => continue,
                 }
             }

@@ -40,7 +40,7 @@ impl Service {
     /// Opens the database and makes models and tools ready. Must be called inside a tokio runtime.
     pub fn open(config: Config) -> Result<Service, Error> {
         let home = &config.home;
-        std::fs::create_dir_all(home).map_err(|e| Error::folder(home, &e))?;
+        make_home(home).map_err(|e| Error::folder(home, &e))?;
         let file = Arc::new(SqliteStore::open(config.database(), Options::default())?);
         let store: Arc<dyn Store> = file.clone();
         let definitions = Definitions::new(config)?;
@@ -76,4 +76,13 @@ impl Service {
     pub async fn shut_down(&self) {
         self.worker.shut_down().await;
     }
+}
+
+/// The folder holds prompts, answers and files: it is made for its owner alone. One that is there stays as it is.
+fn make_home(path: &std::path::Path) -> std::io::Result<()> {
+    let mut folder = std::fs::DirBuilder::new();
+    folder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+    folder.create(path)
 }

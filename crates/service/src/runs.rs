@@ -69,6 +69,7 @@ impl Service {
                 Error::Invalid(schema.explain("the workflow input", &violations, &input))
             };
             schema.check(&input).map_err(explain)?;
+            only_declared(schema, &input)?;
         }
         let (input, blob) = Stored::new(input, plan.limits.inline_bytes);
         if let Some((_, bytes)) = blob {
@@ -87,10 +88,25 @@ impl Service {
             mode: start.mode,
             manifest: checked.manifest.clone(),
         };
-        match self.hands_off {
-            true => Ok(self.worker().enqueue(opened, start.key).await?),
-            false => Ok(self.worker().create(opened, start.key).await?),
+        let asked = opened.clone();
+        let run = match self.hands_off {
+            true => self.worker().enqueue(opened, start.key).await?,
+            false => self.worker().create(opened, start.key).await?,
+        };
+        if run != asked.run {
+            self.must_be_the_same(run, &asked).await?;
         }
+        Ok(run)
+    }
+
+    /// A key names one piece of work; used for another one it is a mistake.
+    async fn must_be_the_same(&self, run: RunId, asked: &Opened) -> Result<(), Error> {
+        let (_, _, state) = self.load(run).await?;
+        if (&state.opened.plan, &state.opened.input) == (&asked.plan, &asked.input) {
+            return Ok(());
+        }
+        let text = "this key was used before for another definition or input";
+        Err(Error::Conflict(format!("{text}, by run {run}; give each piece of work a key of its own")))
     }
 
     /// Waits until the run has ended or waits for something other than time, its child runs included.
@@ -249,9 +265,11 @@ impl Service {
                 status.word()
             )));
         }
-        if let Some(what) = rewind::uncertain(&state).filter(|_| !with.redo && with.assume.is_none()) {
-            let text = "say --redo to call it again, or --assume RESULT to go on as if it had answered that";
-            return Err(Error::Invalid(format!("{what}; {text}")));
+        let uncertain = rewind::uncertain(&state);
+        if !uncertain.is_empty() && !with.redo && with.assume.is_none() {
+            let text =
+                "say --redo to make the calls again, or --assume RESULT to go on as if the first had answered that";
+            return Err(Error::Invalid(format!("{}; {text}", uncertain.join("; "))));
         }
         if status.is_none() && !state.paused {
             // Orphaned or waiting: nothing to be said, somebody only has to take it up.
@@ -432,4 +450,23 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// An input that the workflow does not know would have no effect. A schema that says `additionalProperties` decides
+/// for itself.
+fn only_declared(schema: &relais_plan::Schema, input: &Value) -> Result<(), Error> {
+    let (Some(known), Some(given)) = (schema.json()["properties"].as_object(), input.as_object()) else {
+        return Ok(());
+    };
+    if schema.json().get("additionalProperties").is_some() {
+        return Ok(());
+    }
+    let Some(name) = given.keys().find(|name| !known.contains_key(*name)) else { return Ok(()) };
+    let near = relais_plan::problem::nearest(name, known.keys().map(String::as_str));
+    let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    let help = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("it takes: {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }),
+    };
+    Err(Error::Invalid(format!("the workflow has no input `{name}`; {help}")))
 }

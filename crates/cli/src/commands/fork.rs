@@ -41,8 +41,8 @@ pub struct Args {
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     args.onward.serve(global, async |service: &Service| {
         let run = args.run.find(service).await?;
-        let input = given::pairs(&args.input)?;
-        let (_, _, state) = service.load(run).await?;
+        let (program, _, state) = service.load(run).await?;
+        let input = given::pairs(&args.input, program.plan.input_schema.as_ref())?;
         let definition = match &args.file {
             Some(file) => {
                 let simulate = state.opened.mode.simulate;

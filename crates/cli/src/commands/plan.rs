@@ -52,7 +52,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 
 /// What was given; nothing given means that the input is not known, not that it is empty.
 fn input(args: &Args, plan: &Plan) -> anyhow::Result<Option<Map<String, Value>>> {
-    let mut input = given::pairs(&args.input)?;
+    let mut input = given::pairs(&args.input, plan.input_schema.as_ref())?;
     if let Some(prompt) = given::prompt(args.prompt.as_deref())? {
         given::place(prompt, plan.input_schema.as_ref(), &mut input)?;
     }

@@ -90,7 +90,7 @@ async fn start_and_leave(args: Args, service: &Service) -> anyhow::Result<Exit> 
 }
 
 fn start(args: Args, checked: &Checked) -> anyhow::Result<Start> {
-    let mut input = given::pairs(&args.input)?;
+    let mut input = given::pairs(&args.input, checked.plan.input_schema.as_ref())?;
     if let Some(prompt) = given::prompt(args.prompt.as_deref())? {
         given::place(prompt, checked.plan.input_schema.as_ref(), &mut input)?;
     }
