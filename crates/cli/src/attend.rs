@@ -183,7 +183,7 @@ impl Attended<'_> {
         self.sum_up(status);
         let has_result = status.is_success() || status == RunStatus::PartialSuccess;
         if has_result && !output.is_null() {
-            screen::out_if_read(&screen::for_terminal(&words::full(&output)))?;
+            screen::out_if_read(&words::full(&output))?;
         }
         Ok(Exit::of(status))
     }

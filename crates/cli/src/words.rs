@@ -71,7 +71,7 @@ pub fn shorten(text: &str, chars: usize) -> String {
 /// In full: text as it is, anything else as indented JSON.
 pub fn full(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => crate::screen::for_terminal(text).into_owned(),
         other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
     }
 }
