@@ -50,8 +50,9 @@ pub struct Turn {
     pub blobs: Vec<(String, Vec<u8>)>,
 }
 
-/// More decisions than any sane plan takes in one turn; a bound against a plan that never waits.
-const MAX_DECISIONS: usize = 1_000_000;
+/// Decisions in one turn, so that no entry outgrows its row. Whoever drives the run takes another turn while it
+/// [`Run::has_decisions`]; only long loops of steps that never wait come to that.
+const MAX_DECISIONS: usize = 100_000;
 
 /// Takes in what came from outside and decides everything that follows from it.
 pub fn turn(ctx: &Context<'_>, run: &mut Run, at: Millis, inputs: Vec<Event>) -> Result<Turn, Corrupt> {

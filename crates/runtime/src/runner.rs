@@ -222,7 +222,9 @@ impl Runner {
                 Ok(()) => {
                     self.perform(&asked).await?;
                     self.abort_dropped().await?;
-                    return Ok(resting);
+                    if resting || !self.run()?.has_decisions() {
+                        return Ok(resting);
+                    }
                 }
                 // Somebody appended first: read on, and decide again what came in.
                 Err(Error::Conflict { .. }) => inputs = self.reload(&entry.events).await?,
@@ -770,6 +772,16 @@ mod tests {
         let run = start(&worker, &plan, json!({ "list": list })).await;
         assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
         assert_eq!(output(&worker, run).await.as_array().map(Vec::len), Some(list.len()));
+    }
+
+    #[tokio::test]
+    async fn more_decisions_than_fit_into_one_turn_are_taken_in_the_next() {
+        let text = "name: long\nsteps:\n  - { id: each, for_each: input.list, max: 100000, do: [{ set: { x: 1 } }] }\noutput: done\n";
+        let worker = worker(MemoryStore::new());
+        let list = vec![0; 30_000];
+        let run = start(&worker, &plan(text), json!({ "list": list })).await;
+        assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
+        assert_eq!(worker.row(run).await.unwrap().seq, 3, "opened, and two turns");
     }
 
     #[tokio::test]
