@@ -135,7 +135,7 @@ impl Runner {
         }
     }
 
-    pub async fn work(mut self) -> Ended {
+    pub async fn work(&mut self) -> Ended {
         match self.go().await {
             Ok(ended) => ended,
             Err(Trouble::LetGo) => Ended::LetGo,
@@ -144,6 +144,11 @@ impl Runner {
                 Ended::Broken(message)
             }
         }
+    }
+
+    /// What came in and was not looked at; the mailbox bounds it.
+    pub fn mail(&mut self) -> Vec<Input> {
+        std::iter::from_fn(|| self.inbox.try_recv().ok()).collect()
     }
 
     async fn go(&mut self) -> Result<Ended, Trouble> {
@@ -419,6 +424,7 @@ impl Runner {
         let at = self.worker.clock.now();
         let Some(run) = &mut self.run else { return Ok(false) };
         run.begin(at, None);
+        self.seq.store(run.seq, Ordering::Release);
         let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
         let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new() };
         match self.patiently(|store| store.append(batch.clone())).await {
