@@ -641,9 +641,9 @@ fn drop_unwanted(run: &Run, inputs: &mut Vec<Event>) {
 }
 
 fn asked_in(events: &[Event]) -> Vec<CommandId> {
-    let asked = |event: &Event| match event {
-        Event::Asked { id, command, .. } if command.is_active() => Some(*id),
-        _ => None,
+    let asked = |event: &Event| {
+        let Event::Asked { id, command, .. } = event else { return None };
+        command.is_active().then_some(*id)
     };
     events.iter().filter_map(asked).collect()
 }

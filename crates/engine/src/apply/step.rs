@@ -133,10 +133,7 @@ impl Instance {
     }
 
     pub(super) fn receive(&mut self, id: CommandId, command: &Command, value: &Value) {
-        let shown = match command {
-            Command::AskPerson(question) => question.approves.as_ref(),
-            _ => None,
-        };
+        let shown = if let Command::AskPerson(question) = command { question.approves.as_ref() } else { None };
         match (&mut self.work, shown) {
             (Work::Agent(agent), _) => agent.approve(id, value),
             (_, Some(shown)) => self.work = Work::Received(Verdict::read(value).about(&shown.arguments)),
