@@ -50,8 +50,9 @@ pub struct Turn {
     pub blobs: Vec<(String, Vec<u8>)>,
 }
 
-/// More decisions than any sane plan takes in one turn; a bound against a plan that never waits.
-const MAX_DECISIONS: usize = 1_000_000;
+/// Decisions in one turn, so that no entry outgrows its row. Whoever drives the run takes another turn while it
+/// [`Run::has_decisions`]; only long loops of steps that never wait come to that.
+const MAX_DECISIONS: usize = 100_000;
 
 /// Takes in what came from outside and decides everything that follows from it.
 pub fn turn(ctx: &Context<'_>, run: &mut Run, at: Millis, inputs: Vec<Event>) -> Result<Turn, Corrupt> {
@@ -410,18 +411,22 @@ impl<'a> Step<'a> {
         !never && (retry.on.is_empty() || retry.on.iter().any(|on| matches_failure(on, failure)))
     }
 
-    /// When the next try may begin: the delay, doubled for each attempt, and up to a tenth of jitter from the key.
+    /// When the next try may begin: the delay and up to a tenth of jitter from the key.
     fn retry_at(&self) -> Millis {
-        let retry = &self.plan().retry;
-        let retries = self.instance().map_or(0, |i| i.retries).min(MAX_DOUBLINGS);
-        let delay = match retry.backoff {
-            relais_plan::Backoff::Fixed => retry.delay_ms,
-            relais_plan::Backoff::Exponential => retry.delay_ms.saturating_mul(1 << retries),
-        };
+        let delay = retry_delay_ms(&self.plan().retry, self.instance().map_or(0, |i| i.retries));
         let key = self.run.key(self.run.next_command);
         let jitter = key.bytes().fold(0u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b))) % (delay / 10 + 1);
-        self.run.at + delay.min(MAX_RETRY_DELAY_MS).saturating_add(jitter) as Millis
+        self.run.at + delay.saturating_add(jitter) as Millis
     }
+}
+
+/// The pause after so many retries: as written, or doubled for each of them.
+fn retry_delay_ms(retry: &relais_plan::Retry, retries: u32) -> u64 {
+    let delay = match retry.backoff {
+        relais_plan::Backoff::Fixed => retry.delay_ms,
+        relais_plan::Backoff::Exponential => retry.delay_ms.saturating_mul(1 << retries.min(MAX_DOUBLINGS)),
+    };
+    delay.min(MAX_RETRY_DELAY_MS)
 }
 
 /// Beyond this the wait would be longer than [`MAX_RETRY_DELAY_MS`] for any delay worth writing.
@@ -626,6 +631,27 @@ fn externalise(ctx: &Context<'_>, events: &mut [Event], turn: &mut Turn) {
             && let Some(blob) = stored.externalise(limit)
         {
             turn.blobs.push(blob);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relais_plan::{Backoff, Retry};
+
+    use super::*;
+
+    #[test]
+    fn pauses_between_tries_grow_up_to_an_hour() {
+        for (backoff, delay_ms, retries, expected) in [
+            (Backoff::Fixed, 500, 7, 500),
+            (Backoff::Exponential, 1_000, 0, 1_000),
+            (Backoff::Exponential, 1_000, 3, 8_000),
+            (Backoff::Exponential, 1_000, 15, MAX_RETRY_DELAY_MS),
+            (Backoff::Exponential, u64::MAX, u32::MAX, MAX_RETRY_DELAY_MS),
+        ] {
+            let retry = Retry { backoff, delay_ms, ..Retry::default() };
+            assert_eq!(retry_delay_ms(&retry, retries), expected, "{retry:?} after {retries}");
         }
     }
 }

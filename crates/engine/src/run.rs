@@ -358,8 +358,8 @@ impl Run {
         }
     }
 
-    /// Something is left to decide once a value is loaded.
-    pub(crate) fn has_decisions(&self) -> bool {
+    /// Something is left to decide: once a value is loaded, or in a further turn where one was not enough.
+    pub fn has_decisions(&self) -> bool {
         !self.paused && !self.agenda.is_empty()
     }
 

@@ -25,11 +25,11 @@ pub(crate) fn decide(step: Step<'_>, instance: &Instance, until: &Until) -> Even
 
 /// A signal that came before anybody waited is taken at once.
 fn begin(step: Step<'_>, command: Command) -> Vec<Event> {
-    let early = match &command {
-        Command::Await(Awaiting::Signal(name)) => step.run.sent.iter().find(|(sent, _)| sent == name),
-        _ => None,
+    let early = if let Command::Await(Awaiting::Signal(name)) = &command {
+        step.run.sent.iter().find(|(sent, _)| sent == name).map(|(_, value)| value.clone())
+    } else {
+        None
     };
-    let early = early.map(|(_, value)| value.clone());
     let id = step.run.next_command;
     let mut events = vec![step.ask(command)];
     events.extend(early.map(|value| Event::Received { id, value, by: String::new() }));

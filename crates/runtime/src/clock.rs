@@ -15,21 +15,3 @@ impl Clock for SystemClock {
         since.map(|d| d.as_millis() as Millis).unwrap_or(0)
     }
 }
-
-/// Follows tokio's time, so that tests can pause and advance it.
-pub struct TokioClock {
-    start: tokio::time::Instant,
-    epoch: Millis,
-}
-
-impl TokioClock {
-    pub fn starting_at(epoch: Millis) -> TokioClock {
-        TokioClock { start: tokio::time::Instant::now(), epoch }
-    }
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Millis {
-        self.epoch + self.start.elapsed().as_millis() as Millis
-    }
-}

@@ -145,7 +145,7 @@ impl Runner {
         }
     }
 
-    pub async fn work(mut self) -> Ended {
+    pub async fn work(&mut self) -> Ended {
         match self.go().await {
             Ok(ended) => ended,
             Err(Trouble::LetGo) => Ended::LetGo,
@@ -154,6 +154,11 @@ impl Runner {
                 Ended::Broken(message)
             }
         }
+    }
+
+    /// What came in and was not looked at; the mailbox bounds it.
+    pub fn mail(&mut self) -> Vec<Input> {
+        std::iter::from_fn(|| self.inbox.try_recv().ok()).collect()
     }
 
     async fn go(&mut self) -> Result<Ended, Trouble> {
@@ -232,7 +237,9 @@ impl Runner {
                 Ok(()) => {
                     self.perform(&asked).await?;
                     self.abort_dropped().await?;
-                    return Ok(resting);
+                    if resting || !self.run()?.has_decisions() {
+                        return Ok(resting);
+                    }
                 }
                 // Somebody appended first: read on, and decide again what came in.
                 Err(Error::Conflict { .. }) => inputs = self.reload(&entry.events).await?,
@@ -430,6 +437,7 @@ impl Runner {
         let at = self.worker.clock.now();
         let Some(run) = &mut self.run else { return Ok(false) };
         run.begin(at, None);
+        self.seq.store(run.seq, Ordering::Release);
         let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
         let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new() };
         match self.patiently(|store| store.append(batch.clone())).await {
@@ -646,9 +654,9 @@ fn drop_unwanted(run: &Run, inputs: &mut Vec<Event>) {
 }
 
 fn asked_in(events: &[Event]) -> Vec<CommandId> {
-    let asked = |event: &Event| match event {
-        Event::Asked { id, command, .. } if command.is_active() => Some(*id),
-        _ => None,
+    let asked = |event: &Event| {
+        let Event::Asked { id, command, .. } = event else { return None };
+        command.is_active().then_some(*id)
     };
     events.iter().filter_map(asked).collect()
 }
@@ -790,6 +798,16 @@ mod tests {
         let run = start(&worker, &plan, json!({ "list": list })).await;
         assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
         assert_eq!(output(&worker, run).await.as_array().map(Vec::len), Some(list.len()));
+    }
+
+    #[tokio::test]
+    async fn more_decisions_than_fit_into_one_turn_are_taken_in_the_next() {
+        let text = "name: long\nsteps:\n  - { id: each, for_each: input.list, max: 100000, do: [{ set: { x: 1 } }] }\noutput: done\n";
+        let worker = worker(MemoryStore::new());
+        let list = vec![0; 30_000];
+        let run = start(&worker, &plan(text), json!({ "list": list })).await;
+        assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
+        assert_eq!(worker.row(run).await.unwrap().seq, 3, "opened, and two turns");
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ use crate::host;
 use crate::models::Models;
 use crate::perform::Performer;
 use crate::prepare::{Prepared, load_plan};
-use crate::runner::{Input, Runner};
+use crate::runner::{Ended, Input, Runner};
 use crate::tools::Tools;
 
 /// A run is ours for so long unless the lease is renewed.
@@ -58,6 +58,13 @@ struct Active {
     seq: Arc<AtomicU64>,
     /// How the run stood when the task ended, if it knows.
     ended: watch::Receiver<Option<Result<Rest, Error>>>,
+}
+
+impl Active {
+    /// The task is to look what is new. A full mailbox wakes it anyway.
+    fn nudge(&self) {
+        let _ = self.mailbox.try_send(Input::Changed);
+    }
 }
 
 /// How a run stands when this process has nothing to do for it at the moment.
@@ -130,7 +137,8 @@ impl Worker {
 
     /// Takes a run up, whatever it waits for, unless somebody alive works on it. Says whether it is now ours.
     pub async fn take_up(self: &Arc<Worker>, run: RunId) -> Result<bool, Error> {
-        if locked(&self.active).contains_key(&run) {
+        if let Some(active) = locked(&self.active).get(&run) {
+            active.nudge();
             return Ok(true);
         }
         Ok(!self.claim(Which::One(run), 1).await?.is_empty())
@@ -159,24 +167,39 @@ impl Worker {
         let seq = Arc::new(AtomicU64::new(0));
         let active = Active { mailbox: mailbox.clone(), seq: seq.clone(), ended };
         match locked(&self.active).entry(run) {
-            // Its lease ran out while we were at work on it, and we have claimed it back: the task goes on.
-            Place::Occupied(_) => return,
+            // It has been let go and claimed again before its task came to an end; that looks once more.
+            Place::Occupied(at_work) => return at_work.get().nudge(),
             Place::Vacant(free) => drop(free.insert(active)),
         }
         let worker = self.clone();
         tokio::spawn(async move {
-            let runner = Runner::new(worker.clone(), run, state, mailbox, inbox, seq);
+            let mut runner = Runner::new(worker.clone(), run, state, mailbox, inbox, seq.clone());
             let ended = runner.work().await;
             locked(&worker.active).remove(&run);
+            let mail = if matches!(ended, Ended::Waiting { .. }) { runner.mail() } else { Vec::new() };
+            drop(runner);
             let _ = ended_tx.send(ended.rest());
             drop(ended_tx);
             worker.after(run, ended).await;
+            if !mail.is_empty() {
+                worker.look_again(run, seq.load(Ordering::Acquire), &mail).await;
+            }
         });
     }
 
+    /// Something was said to a task that had already let its run go.
+    async fn look_again(self: &Arc<Worker>, run: RunId, seq: u64, mail: &[Input]) {
+        let told = mail.iter().any(|input| !matches!(input, Input::Changed));
+        match self.row(run).await {
+            Ok(row) if row.owner.as_ref() == Some(&self.owner) => self.spawn(run, None),
+            Ok(row) if told || row.seq > seq => self.wake(run, self.clock.now()).await,
+            Ok(_) => {}
+            Err(_) => self.wake_later(run, self.clock.now() + WAKE_AGAIN_MS),
+        }
+    }
+
     /// What is left to do when a task has ended: remember when to wake it, and tell its parent.
-    async fn after(self: &Arc<Worker>, run: RunId, ended: crate::runner::Ended) {
-        use crate::runner::Ended;
+    async fn after(self: &Arc<Worker>, run: RunId, ended: Ended) {
         match ended {
             Ended::Waiting { wake_at, parent } => {
                 if let Some(at) = wake_at {
@@ -419,11 +442,10 @@ impl Worker {
         match change {
             Some(change) => {
                 if let Some(active) = active.get(&change.run).filter(|a| news(a, &change)) {
-                    // A full mailbox wakes the run anyway.
-                    let _ = active.mailbox.try_send(Input::Changed);
+                    active.nudge();
                 }
             }
-            None => active.values().for_each(|a| drop(a.mailbox.try_send(Input::Changed))),
+            None => active.values().for_each(Active::nudge),
         }
     }
 }

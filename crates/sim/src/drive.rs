@@ -193,10 +193,7 @@ impl<'p> Drive<'p> {
         if let Command::Sleep { until, .. } = &*owed.command {
             return (!self.run.paused).then(|| (*until, slept(id)));
         }
-        let deadline = match &*owed.command {
-            Command::AskPerson(question) => question.deadline,
-            _ => None,
-        };
+        let deadline = if let Command::AskPerson(question) = &*owed.command { question.deadline } else { None };
         let at = owed.asked_at + self.world.latency_ms(&key) as Millis;
         let late = deadline.is_some_and(|d| d <= at);
         match self.world.answer(self.program, &self.run, id, &owed, &key) {
@@ -260,7 +257,8 @@ impl<'p> Drive<'p> {
         match event {
             Event::Answered { id, .. } => self.run.takes(*id),
             Event::Received { id, .. } => self.run.owed.contains_key(id),
-            _ => true,
+            Event::Opened(_) | Event::Entered { .. } | Event::Asked { .. } | Event::Branched { .. } => true,
+            Event::Left(_) | Event::Signalled { .. } | Event::Settled { .. } | Event::Closed { .. } => true,
         }
     }
 

@@ -81,7 +81,8 @@ fn head(trace: &Trace, paint: Paint) -> String {
     let ms = trace.ended_at.map(|at| words::elapsed(trace.started_at, at));
     let effort = words::effort(ms, &trace.usage);
     let status = status_word(trace.status, paint);
-    let mut text = format!("{}  {status}  {effort}\nrun {}", paint.bold(&screen::for_terminal(&trace.workflow)), trace.run);
+    let mut text =
+        format!("{}  {status}  {effort}\nrun {}", paint.bold(&screen::for_terminal(&trace.workflow)), trace.run);
     text.push_str(&format!("  started {}", words::instant(trace.started_at)));
     let marks = [
         trace.simulated.then(|| "simulated".to_owned()),
