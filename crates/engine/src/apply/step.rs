@@ -143,8 +143,8 @@ impl Instance {
 
     /// Nobody waits for this command any more. Whether a `once` call happened is not known then.
     pub(super) fn give_up(&mut self, id: CommandId, command: &Command) {
-        let Command::CallTool { tool, effect: Effect::Once, .. } = command else { return };
-        let answer = Answer::uncertain(tool);
+        let Command::CallTool { tool, arguments, effect: Effect::Once, .. } = command else { return };
+        let answer = Answer::uncertain(tool, arguments);
         match &mut self.work {
             Work::Agent(agent) => agent.answer(id, command, &answer),
             Work::Asked(asked) if *asked == id => self.work = Work::Answered(Box::new(answer)),
