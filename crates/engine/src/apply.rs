@@ -32,6 +32,15 @@ const MAX_SENT: usize = 1_000;
 
 type Applied = Result<(), Corrupt>;
 
+/// Entries of a newer program may say what this one does not know; older formats will be lifted here.
+fn readable(entry: &Entry) -> Applied {
+    if entry.version <= FORMAT {
+        return Ok(());
+    }
+    let what = format!("it has format {}, this program knows up to {FORMAT}; use a newer one", entry.version);
+    Err(Corrupt { seq: entry.seq, what })
+}
+
 impl Run {
     pub fn fold(entries: &[Entry]) -> Result<Run, Corrupt> {
         let empty = || Corrupt { seq: 0, what: "it is empty".into() };
@@ -45,6 +54,7 @@ impl Run {
 
     /// The first entry makes the run.
     pub fn open(entry: &Entry) -> Result<Run, Corrupt> {
+        readable(entry)?;
         let Some(Event::Opened(opened)) = entry.events.first() else {
             return Err(Corrupt { seq: entry.seq, what: "it does not begin with `opened`".into() });
         };
@@ -58,6 +68,7 @@ impl Run {
 
     /// One more entry, as it comes from a store.
     pub fn append(&mut self, entry: &Entry) -> Applied {
+        readable(entry)?;
         if entry.seq != self.seq + 1 {
             return Err(Corrupt { seq: entry.seq, what: format!("entry {} was expected", self.seq + 1) });
         }

@@ -385,8 +385,12 @@ impl Runner {
     async fn at_rest(&mut self, resting: bool) -> Result<Option<Ended>, Trouble> {
         let run = self.run()?;
         let parent = run.opened.parent.clone();
-        if let Some(closed) = &run.closed {
-            return Ok(Some(Ended::Closed { status: closed.status, parent }));
+        if let Some(status) = run.closed.as_ref().map(|c| c.status) {
+            if !resting {
+                // It had ended before we took it up, and nothing came: others may have it.
+                self.worker.store.release(self.id, self.worker.owner.clone()).await?;
+            }
+            return Ok(Some(Ended::Closed { status, parent }));
         }
         if resting {
             let wake_at = wake_at(&self.prepared()?.program, run);
