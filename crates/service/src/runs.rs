@@ -113,6 +113,7 @@ impl Service {
     pub async fn settle(&self, run: RunId) -> Result<Rest, Error> {
         loop {
             let rest = self.worker().settle(run).await?;
+            self.must_be_kept()?;
             let Rest::Waiting(awaits) = &rest else { return Ok(rest) };
             let Some(child) = self.moving_child(awaits).await? else { return Ok(rest) };
             if let Rest::Ended(_) = Box::pin(self.settle(child)).await? {
@@ -121,6 +122,16 @@ impl Service {
             }
             tokio::time::sleep(CHILD_PAUSE).await;
         }
+    }
+
+    /// A file that was removed under us still takes writes, and nobody will ever find them again.
+    fn must_be_kept(&self) -> Result<(), Error> {
+        let database = self.config().database();
+        if database.exists() {
+            return Ok(());
+        }
+        let text = "was removed while the run was going; what it did is not kept";
+        Err(Error::Unusable(format!("the database {} {text}", database.display())))
     }
 
     /// A child run that its parent waits for and that will go on, or has ended, without anybody's doing.
@@ -357,6 +368,9 @@ impl Service {
             **first = Opened { run: opened.run, plan, input, ..(**first).clone() };
         }
         let run = opened.run;
+        if let (Some(from), None) = (back.forked_from, &opened.mode.workspace) {
+            self.copy_workspace(from, run)?;
+        }
         let rewound = Event::Signalled { signal: Signal::Rewound(back), by: self.user().to_owned() };
         let seq = entries.len() as u64 + 1;
         entries.push(Entry { seq, at: now, version: FORMAT, events: vec![rewound] });
@@ -379,6 +393,15 @@ impl Service {
         self.store.release(run, self.worker().hold_name()).await?;
         self.take_up(run).await?;
         Ok(run)
+    }
+
+    /// The files that the other run has made by now. Those it made after the step are there, too: a folder has no past.
+    fn copy_workspace(&self, from: RunId, to: RunId) -> Result<(), Error> {
+        let workspaces = self.config().workspaces();
+        let (from, to) = (workspaces.join(from.to_string()), workspaces.join(to.to_string()));
+        let failed =
+            |e: std::io::Error| Error::Unusable(format!("the files of {} cannot be copied: {e}", from.display()));
+        if from.is_dir() { copy_folder(&from, &to, 0).map_err(failed) } else { Ok(()) }
     }
 
     /// What a run waits for that a person can give.
@@ -469,4 +492,25 @@ fn only_declared(schema: &relais_plan::Schema, input: &Value) -> Result<(), Erro
         None => format!("it takes: {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }),
     };
     Err(Error::Invalid(format!("the workflow has no input `{name}`; {help}")))
+}
+
+/// Deeper folders are no workspace of a run.
+const MAX_FOLDER_DEPTH: usize = 64;
+
+/// Files and folders; links are left out, so that nothing outside is reached.
+fn copy_folder(from: &std::path::Path, to: &std::path::Path, depth: usize) -> std::io::Result<()> {
+    if depth > MAX_FOLDER_DEPTH {
+        return Err(std::io::Error::other(format!("folders are nested deeper than {MAX_FOLDER_DEPTH}")));
+    }
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_folder(&entry.path(), &target, depth + 1)?;
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }

@@ -80,6 +80,9 @@ impl HttpRequest {
 
     fn request(&self, call: &ToolCall<'_>) -> Result<Request, Failure> {
         let given: Arguments = arguments(call)?;
+        if given.url.contains("${secret:") {
+            return Err(wrong("secrets go into header values, not into the address, where logs would show them"));
+        }
         let url = Url::parse(&given.url).map_err(|error| wrong(format!("`url` is not an address: {error}")))?;
         let method = method(given.method.as_deref())?;
         let mut headers = self.headers(&given.headers, &url)?;

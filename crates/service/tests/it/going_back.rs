@@ -57,4 +57,6 @@ async fn a_fork_shares_what_came_before_and_leaves_the_other_alone() {
     assert_eq!(setup.service.output(other).await.unwrap(), "fork: word");
     assert_eq!(setup.service.output(run).await.unwrap(), "nobody: word");
     assert_eq!(setup.service.trace(other).await.unwrap().usage.model_calls, 1);
+    let shared = setup.path().join("home/workspaces").join(other.to_string()).join("wanted.txt");
+    assert!(shared.is_file(), "the files of the other run are there");
 }
