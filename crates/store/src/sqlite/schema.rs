@@ -22,7 +22,7 @@ const CHECKPOINT_PAGES: i32 = 4_096;
 /// The log is cut back to this after a burst.
 const LOG_BYTES: i64 = 64 * 1024 * 1024;
 /// Memory for pages of the writer, in KiB; readers keep SQLite's default.
-const CACHE_KIB: i32 = 16 * 1024;
+const CACHE_KIB: i32 = 2 * 1024;
 /// Tries to switch a new database to its log mode while another process does the same, and the pause between them.
 const MODE_TRIES: u32 = 50;
 const MODE_PAUSE: Duration = Duration::from_millis(20);
