@@ -47,7 +47,7 @@ pub struct ToolSettings {
     pub http_request: HttpSettings,
     pub run_python: PythonSettings,
     pub search_web: SearchSettings,
-    /// `query_db`: name to SQLite file, PostgreSQL or MySQL address.
+    /// `query_db`: name to the path of an SQLite file.
     pub databases: BTreeMap<String, String>,
     /// `send_message`: channels by name.
     pub channels: BTreeMap<String, Channel>,

@@ -5,3 +5,4 @@
 mod budgets;
 mod going_back;
 mod setup;
+mod starting;
