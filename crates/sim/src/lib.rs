@@ -13,4 +13,3 @@ pub mod tools;
 pub mod world;
 
 pub use model::SimModel;
-pub use tools::SimTool;
