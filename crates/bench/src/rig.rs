@@ -155,7 +155,7 @@ impl Rig {
 
     pub async fn publish(&self, text: &str) -> Result<Published> {
         let source = Source { name: "bench.yaml".to_owned(), text: text.to_owned() };
-        let loaded = relais_dialects::read(&source, &NoFiles);
+        let loaded = relais_dialects::read(&source, &NoFiles, &Default::default());
         let Some(plan) = loaded.plan else { bail!("{}", source.render(&loaded.problems, false)) };
         let hash = plan.hash();
         let body = serde_json::to_value(&plan)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use relais_service::{Checked, Service};
+use relais_service::{Checked, ReadOptions, Service};
 
 use crate::screen::{self, Paint};
 
@@ -13,7 +13,7 @@ pub async fn checked(
     simulate: bool,
     model: Option<&str>,
 ) -> anyhow::Result<Option<Checked>> {
-    let definition = service.read(file)?;
+    let definition = service.read(file, &ReadOptions::default())?;
     let problems = definition.render(Paint::stderr().0);
     if !problems.is_empty() {
         screen::note(&problems);

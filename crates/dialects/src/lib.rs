@@ -3,16 +3,31 @@
 //! This crate reads no files: a [`Loader`] brings the text of the workflows that a workflow calls. It knows nothing
 //! of runs, stores or networks.
 
+mod chain;
+mod dag;
+mod fields;
+mod graph;
 mod native;
+mod pipeline;
+mod reader;
 mod schema;
+mod shape;
+mod steps;
+mod values;
+mod write;
 mod yaml;
 
 use std::collections::HashMap;
 
 use relais_plan::problem::has_errors;
+use relais_plan::step::Workflow;
 use relais_plan::{Plan, Problem, Problems, Source, Span};
 
+use reader::Reader;
+use yaml::Node;
+
 pub use schema::json_schema;
+pub use shape::Format;
 
 /// Workflows within workflows.
 pub const MAX_WORKFLOW_DEPTH: usize = 10;
@@ -24,11 +39,28 @@ pub const MAX_WORKFLOW_CALLS: usize = 1_000;
 pub trait Loader {
     /// `reference` as it is written (`./other.yaml`) in the file that is named `from`.
     fn load(&self, reference: &str, from: &str) -> Result<Source, String>;
+
+    /// A variable of the environment, for formats that name them.
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
+}
+
+/// How a file is to be read.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// None: found by the file's shape.
+    pub format: Option<Format>,
+    /// Which graph of a file with several; none means the main one.
+    pub branch: Option<String>,
 }
 
 /// What a file became.
 #[derive(Debug)]
 pub struct Loaded {
+    pub format: Format,
+    /// The branches that the file has beside its main graph.
+    pub branches: Vec<String>,
     /// There is a plan whenever one could be made, so that a check can find still more; it may run only if
     /// `problems` has no error.
     pub plan: Option<Plan>,
@@ -37,12 +69,50 @@ pub struct Loaded {
     pub children: Vec<Plan>,
 }
 
-/// Reads a file. Its format is found by its shape; at present there is one, the native format.
-pub fn read(source: &Source, loader: &dyn Loader) -> Loaded {
-    let mut reading = Reading { loader, open: Vec::new(), known: HashMap::new(), loads: 0, children: Vec::new() };
-    reading.open.push(Open { name: source.name.clone(), height: 1 });
-    let (plan, problems) = reading.file(source);
-    Loaded { plan, problems, children: reading.children }
+/// Reads a file. Its format is found by its shape, unless the options say which it is.
+pub fn read(source: &Source, loader: &dyn Loader, options: &Options) -> Loaded {
+    let mut reading = Reading::new(source, loader);
+    let Read { format, branches, workflow, mut problems } = reading.workflow(source, options);
+    let plan = workflow.and_then(|workflow| built(workflow, source, &mut problems));
+    Loaded { format, branches, plan, problems, children: reading.children }
+}
+
+/// A file of any format in the native one; or what is wrong with it.
+pub fn convert(source: &Source, loader: &dyn Loader, options: &Options) -> Result<String, Problems> {
+    let Read { workflow, problems, .. } = Reading::new(source, loader).workflow(source, options);
+    match workflow {
+        Some(workflow) if !has_errors(&problems) => Ok(write::native(&workflow)),
+        Some(_) | None => Err(problems),
+    }
+}
+
+/// A file as its reader leaves it.
+struct Read {
+    format: Format,
+    branches: Vec<String>,
+    workflow: Option<Workflow>,
+    problems: Problems,
+}
+
+fn built(workflow: Workflow, source: &Source, problems: &mut Problems) -> Option<Plan> {
+    let (plan, of_build) = relais_plan::build::build(workflow);
+    problems.extend(of_build);
+    for problem in problems.iter_mut() {
+        problem.span = within(problem.span, &source.text);
+    }
+    problems.sort_by_key(|problem| problem.span);
+    plan
+}
+
+fn by_format(format: Format, root: &Node, reader: &mut Reader<'_>) -> Workflow {
+    match format {
+        Format::Native => native::read(root, reader),
+        Format::Chain => chain::read(root, reader),
+        Format::Steps => steps::read(root, reader),
+        Format::Pipeline => pipeline::read(root, reader),
+        Format::Graph => graph::read(root, reader),
+        Format::Dag => dag::read(root, reader),
+    }
 }
 
 /// One file and all that it calls.
@@ -69,20 +139,34 @@ struct Pinned {
     height: usize,
 }
 
-impl Reading<'_> {
-    fn file(&mut self, source: &Source) -> (Option<Plan>, Problems) {
+impl<'l> Reading<'l> {
+    fn new(source: &Source, loader: &'l dyn Loader) -> Reading<'l> {
+        let open = vec![Open { name: source.name.clone(), height: 1 }];
+        Reading { loader, open, known: HashMap::new(), loads: 0, children: Vec::new() }
+    }
+
+    fn workflow(&mut self, source: &Source, options: &Options) -> Read {
+        let format = options.format.unwrap_or(Format::Native);
         let root = match yaml::parse(source) {
             Ok(root) => root,
-            Err(problems) => return (None, problems),
+            Err(problems) => return Read { format, branches: Vec::new(), workflow: None, problems },
         };
-        let (workflow, mut problems) = native::read(source, &root, self);
-        let (plan, of_build) = relais_plan::build::build(workflow);
-        problems.extend(of_build);
-        for problem in &mut problems {
-            problem.span = within(problem.span, &source.text);
-        }
-        problems.sort_by_key(|problem| problem.span);
-        (plan, problems)
+        let format = match options.format.map_or_else(|| shape::of(&root), Ok) {
+            Ok(format) => format,
+            Err(problem) => {
+                return Read { format, branches: Vec::new(), workflow: None, problems: vec![problem] };
+            }
+        };
+        let mut reader = Reader::new(self, &source.name, options.branch.clone());
+        let workflow = by_format(format, &root, &mut reader);
+        let problems = reader.problems;
+        let branches = graph::branches(format, &root);
+        Read { format, branches, workflow: Some(workflow), problems }
+    }
+
+    fn file(&mut self, source: &Source) -> (Option<Plan>, Problems) {
+        let Read { workflow, mut problems, .. } = self.workflow(source, &Options::default());
+        (workflow.and_then(|workflow| built(workflow, source, &mut problems)), problems)
     }
 
     fn child(&mut self, reference: &str) -> Result<String, String> {
@@ -165,7 +249,7 @@ fn refused(source: &Source, problems: &[Problem]) -> String {
     }
 }
 
-impl native::Workflows for Reading<'_> {
+impl reader::Workflows for Reading<'_> {
     fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem> {
         self.child(reference)
             .map_err(|message| Problem::error(span, format!("the workflow `{reference}` cannot be called: {message}")))
@@ -193,7 +277,7 @@ mod tests {
     fn check(library: Vec<(&'static str, Vec<&'static str>)>, expected: Result<&[&str], &str>) {
         let library = Library(library);
         let source = library.load(library.0[0].0, "").unwrap();
-        let loaded = read(&source, &library);
+        let loaded = read(&source, &library, &Options::default());
         let first = loaded.problems.first().map(|problem| problem.message.clone());
         match expected {
             Ok(names) => {
@@ -234,7 +318,7 @@ mod tests {
     #[test]
     fn the_hash_of_the_child_is_in_the_step() {
         let library = Library(vec![("a", vec!["b"]), ("b", vec![])]);
-        let loaded = read(&library.load("a", "").unwrap(), &library);
+        let loaded = read(&library.load("a", "").unwrap(), &library, &Options::default());
         let text = serde_json::to_string(&loaded.plan.unwrap()).unwrap();
         assert!(text.contains(&loaded.children[0].hash()));
     }

@@ -5,60 +5,44 @@
 //!
 //! The top level:
 //!
-//! - `name` (default: the file's name without its ending), `description`
+//! - `name` (default: the file's name without its ending), `alias`, `branch`, `description`
 //! - `input`, `output_schema`: JSON Schema or the shorthand; `output`: a value with references
-//! - `budget`, `timeout`, `inline_limit` (`64k`): bounds of a run
+//! - `budget`, `timeout`, `inline_limit` (`64k`), `large_values`, `shutdown_timeout`: bounds of a run
 //! - `agents`, `tools`, `mcp`: what the steps use
 //! - `steps`: the list of steps; `on_exit`: a list, or `always`/`success`/`failure`/`cancel` with a list each
 //! - `on_failure`: `fail`, `partial` or `undo`; `on_tool_drift`: `warn` or `fail`
 //! - `triggers`, `notify`: checked here, used by the server
 
 mod agents;
-mod fields;
 pub(crate) mod keys;
 mod kinds;
 mod policies;
 mod steps;
 mod triggers;
-mod values;
 
-use indexmap::IndexMap;
 use relais_plan::step::{Step, Workflow};
-use relais_plan::{Agent, ExitWhen, Limits, OnToolDrift, Problem, Problems, RunFailure, Source, Span};
+use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};
 
+use crate::fields::{Field, Fields};
+use crate::reader::Reader;
 use crate::yaml::{Data, Node};
-use fields::{Field, Fields};
 
-/// Pins the workflows that a workflow calls.
-pub(crate) trait Workflows {
-    /// The hash of the plan that the reference means.
-    fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem>;
-}
-
-pub(crate) fn read(source: &Source, root: &Node, workflows: &mut dyn Workflows) -> (Workflow, Problems) {
-    let mut reader = Reader { workflows, agents: IndexMap::new(), problems: Vec::new() };
-    let mut workflow = Workflow::default();
-    if let Some(fields) = reader.map(root, "a workflow", keys::TOP, "`steps: [{ agent: writer }]`") {
-        workflow = reader.top(&fields, stem(&source.name));
+pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
+    match reader.map(root, "a workflow", keys::TOP, "`steps: [{ agent: writer }]`") {
+        Some(fields) => reader.top(&fields),
+        None => Workflow::default(),
     }
-    (workflow, reader.problems)
-}
-
-/// What one pass over a file gathers.
-pub(crate) struct Reader<'w> {
-    workflows: &'w mut dyn Workflows,
-    /// Declared agents and, under the id of their step, those written into a step.
-    agents: IndexMap<String, Agent>,
-    problems: Problems,
 }
 
 impl Reader<'_> {
-    fn top(&mut self, fields: &Fields<'_>, stem: String) -> Workflow {
+    fn top(&mut self, fields: &Fields<'_>) -> Workflow {
         if let Some(field) = fields.get("agents") {
             self.agents(field);
         }
         let mut workflow = Workflow {
-            name: fields.get("name").and_then(|field| self.name(field)).unwrap_or(stem),
+            name: fields.get("name").and_then(|field| self.name(field)).unwrap_or_else(|| self.stem.clone()),
+            alias: fields.get("alias").and_then(|field| self.name(field)),
+            branch: fields.get("branch").and_then(|field| self.name(field)),
             description: fields.get("description").and_then(|field| self.text(field)).unwrap_or_default(),
             steps: self.top_steps(fields),
             exits: fields.get("on_exit").map(|field| self.exits(field)).unwrap_or_default(),
@@ -132,6 +116,10 @@ impl Reader<'_> {
         if let Some(bytes) = fields.get("inline_limit").and_then(|field| self.size(field)) {
             limits.inline_bytes = bytes;
         }
+        let words = [("blob", LargeValues::Blob), ("file", LargeValues::File)];
+        limits.large_values =
+            fields.get("large_values").and_then(|field| self.choice(field, &words)).unwrap_or_default();
+        limits.shutdown_timeout_ms = fields.get("shutdown_timeout").and_then(|field| self.duration(field));
         limits
     }
 
@@ -143,14 +131,5 @@ impl Reader<'_> {
     fn tool_drift(&mut self, fields: &Fields<'_>) -> OnToolDrift {
         let words = [("warn", OnToolDrift::Warn), ("fail", OnToolDrift::Fail)];
         fields.get("on_tool_drift").and_then(|field| self.choice(field, &words)).unwrap_or_default()
-    }
-}
-
-/// `dir/price-monitor.yaml` is called `price-monitor`.
-fn stem(path: &str) -> String {
-    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    match file.rsplit_once('.') {
-        Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
-        _ => file.to_owned(),
     }
 }

@@ -110,6 +110,7 @@ fn step_key(kind: &str, key: &str) -> Value {
     }
     match (kind, key) {
         ("agent", "prompt") => text("The message to the agent; may hold `{{ … }}`, `{% for %}` and `{% if %}`."),
+        ("agent", "input_as") => name("The artifact that takes the input, so that the agent refers to its values."),
         (_, "input") => any("Data for the step; a text that is one `{{ reference }}` keeps the value's type."),
         ("agent", "output") => refer("schema", "Schema of the output, in place of the agent's."),
         ("tool", "with") => json!({ "description": "The arguments.", "type": ["object", "string"] }),
@@ -256,7 +257,10 @@ fn retry() -> Value {
         "max_attempts" => whole("Attempts after the first.", 0),
         "backoff" => choice("How the delay grows.", &["fixed", "exponential"]),
         "delay" => refer("duration", "Before the first new attempt (default 1s)."),
+        "factor" => whole("By how much an exponential delay grows each time (default 2).", 1),
+        "max_delay" => refer("duration", "No delay is longer (default an hour)."),
         "on" => refer("texts", "Kinds of error or text patterns; any error by default."),
+        "never" => refer("texts", "Kinds of error or text patterns that are not retried."),
         _ => json!(false),
     });
     merge(&mut retry, json!({ "required": ["max_attempts"] }));
@@ -308,6 +312,8 @@ fn top(key: &str) -> Value {
     match key {
         "$schema" => text("Where an editor finds this schema."),
         "name" => name("The name of the workflow (default: that of the file)."),
+        "alias" => name("A second name, accepted wherever an id is."),
+        "branch" => name("Which graph of a file with several this is."),
         "description" => text("What it is for."),
         "input" => refer("schema", "Schema of the input of a run."),
         "output" => any("The output of a run; that of the last step by default."),
@@ -315,6 +321,8 @@ fn top(key: &str) -> Value {
         "budget" => refer("budget", "Bounds of a run and all that it starts."),
         "timeout" => refer("duration", "A run fails after this time; never by default."),
         "inline_limit" => refer("count", "Values above this size travel by reference (default 64k)."),
+        "large_values" => choice("Where large outputs can be read beside the database.", &["blob", "file"]),
+        "shutdown_timeout" => refer("duration", "How long a server that shuts down lets a run go on."),
         "agents" => by_name("Agents by name.", refer("agent", "")),
         "tools" => by_name("What the file says about tools, by name or pattern.", tool_rule()),
         "mcp" => by_name("MCP servers by name.", server()),
@@ -531,7 +539,7 @@ mod tests {
     fn load(file: &Path) -> (Source, Loaded) {
         let file = file.canonicalize().unwrap();
         let source = Source { name: file.display().to_string(), text: std::fs::read_to_string(&file).unwrap() };
-        let loaded = read(&source, &Folder);
+        let loaded = read(&source, &Folder, &Default::default());
         (source, loaded)
     }
 

@@ -98,7 +98,7 @@ fn json_inputs_are_json() {
 /// All that the reader and the checker say about a file, warnings included.
 fn problems(name: &str, text: &str) -> Vec<String> {
     let source = Source { name: name.to_owned(), text: text.to_owned() };
-    let loaded = read(&source, &Folder);
+    let loaded = read(&source, &Folder, &Default::default());
     let of_check = loaded.plan.as_ref().map(|plan| check(plan, &BuiltIn)).unwrap_or_default();
     let place = |problem: relais_plan::Problem| {
         let (line, column) = source.position(problem.span.start);

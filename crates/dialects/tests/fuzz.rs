@@ -19,7 +19,7 @@ impl Loader for Endless {
 
 fn check(text: String) {
     let source = Source { name: "fuzz.yaml".into(), text };
-    let loaded = read(&source, &Endless(source.text.clone()));
+    let loaded = read(&source, &Endless(source.text.clone()), &Default::default());
     for problem in &loaded.problems {
         let (start, end) = (problem.span.start as usize, problem.span.end as usize);
         assert!(start <= end && end <= source.text.len(), "{problem:?}");
@@ -33,7 +33,9 @@ fn check(text: String) {
 
 fn corpus() -> Vec<String> {
     let mut texts = Vec::new();
-    for folder in ["corpus/good", "corpus/bad", "../../tests/cases/native"] {
+    let formats = ["native", "chain", "steps", "pipeline", "graph", "dag"];
+    let cases = formats.iter().map(|format| format!("../../tests/cases/{format}"));
+    for folder in ["corpus/good".to_owned(), "corpus/bad".to_owned()].into_iter().chain(cases) {
         for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
             texts.push(std::fs::read_to_string(entry.unwrap().path()).unwrap());
         }

@@ -1,4 +1,5 @@
-//! Definitions and their plans: `tests/cases/native/*.yaml`, each with its plan as text beside it.
+//! Definitions and their plans: in `tests/cases`, a folder for each format, each definition with what is wrong with it
+//! and its plan as text beside it.
 //! `UPDATE_EXPECT=1` rewrites the plans.
 
 #![allow(clippy::unwrap_used)]
@@ -10,7 +11,9 @@ use relais_dialects::{Loader, read};
 use relais_plan::{Node, Plan, Source};
 use serde_json::Value;
 
-const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/native");
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases");
+/// How the names of definitions end.
+const DEFINITIONS: &[&str] = &["yaml", "json", "py"];
 
 struct Folder;
 
@@ -25,8 +28,12 @@ impl Loader for Folder {
 #[test]
 fn every_case_has_its_plan() {
     let mut failures = Vec::new();
-    let mut files: Vec<PathBuf> = std::fs::read_dir(CASES).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    let mut files: Vec<PathBuf> = Vec::new();
+    for folder in ["native", "chain", "steps", "pipeline", "graph", "dag"] {
+        let folder = Path::new(CASES).join(folder);
+        files.extend(std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    files.retain(|path| path.extension().is_some_and(|end| DEFINITIONS.iter().any(|word| end == *word)));
     files.sort();
     assert!(!files.is_empty());
     for file in &files {
@@ -38,7 +45,7 @@ fn every_case_has_its_plan() {
 /// The difference, if there is one.
 fn check(file: &Path) -> Option<String> {
     let source = Source { name: file.display().to_string(), text: std::fs::read_to_string(file).unwrap() };
-    let loaded = read(&source, &Folder);
+    let loaded = read(&source, &Folder, &Default::default());
     let mut text = String::new();
     for problem in &loaded.problems {
         let (line, column) = source.position(problem.span.start);
@@ -46,7 +53,7 @@ fn check(file: &Path) -> Option<String> {
         writeln!(text, "    {}", problem.help.as_deref().unwrap_or("-")).unwrap();
     }
     text += &loaded.plan.as_ref().map(plan_text).unwrap_or_default();
-    let expected = file.with_extension("plan");
+    let expected = PathBuf::from(format!("{}.plan", file.with_extension("").display()));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&expected, &text).unwrap();
         return None;

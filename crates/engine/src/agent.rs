@@ -50,8 +50,13 @@ pub(crate) fn decide<'a>(
     let this = Loop { step, call, agent, prompt };
     let decided = match &instance.work {
         Work::Agent(work) => this.go_on(work),
+        Work::Asked(_) => Ok(Vec::new()),
         _ if step.run.paused => Ok(Vec::new()),
-        _ => this.open(),
+        Work::Answered(saved) => this.input_saved(saved),
+        _ => match &call.input_as {
+            Some(artifact) => this.save_input(artifact),
+            None => this.open(),
+        },
     };
     match decided {
         Ok(events) => Ok(events),
@@ -97,13 +102,36 @@ impl<'a> Loop<'a> {
         self.ask_model(&AgentWork::default(), say)
     }
 
+    /// The input becomes an artifact before the model speaks, so that it can be referred to and need not be said.
+    fn save_input(&self, artifact: &str) -> Going {
+        let input = match &self.call.input {
+            Some(template) => self.step.render(template)?,
+            None => Value::Object(Default::default()),
+        };
+        check_input(self.step, self.call, &input)?;
+        let tool = "save_artifact".to_owned();
+        let content = serde_json::to_string_pretty(&input).unwrap_or_default();
+        let arguments = json!({ "name": artifact, "content": content, "media_type": "application/json" });
+        Ok(vec![self.step.ask(Command::CallTool { tool, arguments, effect: Effect::Idempotent, use_id: None })])
+    }
+
+    fn input_saved(&self, saved: &Answer) -> Going {
+        match &saved.body {
+            Body::Returned { .. } => self.open(),
+            Body::Failed(failure) => Err(Stop::Fail(failure.clone(), Again::Allowed)),
+            Body::Replied(_) | Body::Slept | Body::Ended { .. } | Body::Cancelled => {
+                Err(Stop::Fail(Failure::new(ErrorKind::Cancelled, "saving the input was cancelled"), Again::Never))
+            }
+        }
+    }
+
     /// The prompt, and the input as JSON behind it; without either, what the run was started with.
     fn opening(&self) -> Result<String, Stop> {
         let prompt = match self.prompt {
             Some(prompt) => Some(relais_plan::template::in_text(&self.step.render(prompt)?)),
             None => None,
         };
-        let Some(template) = &self.call.input else {
+        let Some(template) = self.call.input.as_ref().filter(|_| self.call.input_as.is_none()) else {
             return Ok(match prompt {
                 Some(prompt) => prompt,
                 None => self.default_prompt()?,

@@ -408,7 +408,8 @@ impl<'a> Step<'a> {
         let never = [ErrorKind::Refused, ErrorKind::Config, ErrorKind::Budget, ErrorKind::Loop];
         let never =
             never.contains(&failure.kind) || matches!(failure.kind, ErrorKind::Uncertain | ErrorKind::Cancelled);
-        !never && (retry.on.is_empty() || retry.on.iter().any(|on| matches_failure(on, failure)))
+        let excluded = retry.never.iter().any(|on| matches_failure(on, failure));
+        !never && !excluded && (retry.on.is_empty() || retry.on.iter().any(|on| matches_failure(on, failure)))
     }
 
     /// When the next try may begin: the delay and up to a tenth of jitter from the key.
@@ -420,13 +421,15 @@ impl<'a> Step<'a> {
     }
 }
 
-/// The pause after so many retries: as written, or doubled for each of them.
+/// The pause after so many retries: as written, or grown by its factor for each of them.
 fn retry_delay_ms(retry: &relais_plan::Retry, retries: u32) -> u64 {
     let delay = match retry.backoff {
         relais_plan::Backoff::Fixed => retry.delay_ms,
-        relais_plan::Backoff::Exponential => retry.delay_ms.saturating_mul(1 << retries.min(MAX_DOUBLINGS)),
+        relais_plan::Backoff::Exponential => {
+            retry.delay_ms.saturating_mul(u64::from(retry.factor).saturating_pow(retries.min(MAX_DOUBLINGS)))
+        }
     };
-    delay.min(MAX_RETRY_DELAY_MS)
+    delay.min(retry.max_delay_ms.unwrap_or(MAX_RETRY_DELAY_MS)).min(MAX_RETRY_DELAY_MS)
 }
 
 /// Beyond this the wait would be longer than [`MAX_RETRY_DELAY_MS`] for any delay worth writing.

@@ -25,6 +25,7 @@ impl Names for View<'_> {
             Root::Input => self.stored(&self.run.opened.input),
             Root::Trigger => Ok(Cow::Borrowed(&self.run.opened.trigger)),
             Root::Previous => self.previous(),
+            Root::Earlier => crate::earlier::list(self),
             Root::Item => self.item(),
             Root::Index => Ok(Cow::Owned(json!(self.turn_of_loop().map(|(_, _, number)| number)))),
             Root::Loop => Ok(Cow::Owned(self.loop_facts())),
@@ -39,6 +40,10 @@ impl Names for View<'_> {
 
     fn missing_is_null(&self) -> bool {
         self.node.is_some_and(|node| self.ctx.program.plan.node(node).on_missing_null)
+    }
+
+    fn inline_bytes(&self) -> u64 {
+        self.ctx.program.plan.limits.inline_bytes
     }
 }
 
@@ -55,7 +60,12 @@ impl View<'_> {
 
     fn run_facts(&self) -> Value {
         let opened = &self.run.opened;
-        json!({ "id": opened.run.to_string(), "user": opened.user, "thread": opened.thread })
+        json!({
+            "id": opened.run.to_string(),
+            "user": opened.user,
+            "thread": opened.thread,
+            "files": files_folder(opened),
+        })
     }
 
     fn step(&self, key: &str, part: Part) -> Result<Cow<'_, Value>, EvalError> {
@@ -291,6 +301,14 @@ impl View<'_> {
     }
 }
 
+/// The folder in a run's workspace where its large outputs lie, if the plan asks for files.
+pub fn files_folder(opened: &Opened) -> String {
+    let safe = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
+    let thread: String = opened.thread.chars().map(safe).collect();
+    let thread = if thread.is_empty() { "default" } else { &thread };
+    format!("data/users/{thread}/workflows/{}", opened.run)
+}
+
 /// The region whose nodes a scope runs.
 pub(crate) fn region_of(ctx: &Context<'_>, run: &Run, scope: ScopeId) -> Option<RegionId> {
     let place = run.scope(scope);
@@ -319,7 +337,7 @@ fn error_facts(instance: &Instance) -> Value {
     instance.error.as_ref().map_or(Value::Null, |e| json!(e))
 }
 
-fn agent_of(node: &relais_plan::Node) -> Option<&str> {
+pub(crate) fn agent_of(node: &relais_plan::Node) -> Option<&str> {
     match &node.op {
         Op::Call(call) => match &call.task {
             relais_plan::Task::Agent { agent, .. } => Some(agent),

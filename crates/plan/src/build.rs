@@ -55,6 +55,8 @@ fn plan_of(
     Plan {
         name: workflow.name,
         description: workflow.description,
+        alias: workflow.alias,
+        branch: workflow.branch,
         nodes,
         regions,
         entry,
@@ -574,7 +576,16 @@ mod tests {
     #[test]
     fn calls_end_in_time() {
         let call = |task| {
-            step("", Kind::Call(Box::new(crate::Call { task, input: None, input_schema: None, output_schema: None })))
+            step(
+                "",
+                Kind::Call(Box::new(crate::Call {
+                    task,
+                    input: None,
+                    input_schema: None,
+                    input_as: None,
+                    output_schema: None,
+                })),
+            )
         };
         let plan = good(vec![
             call(Task::Agent { agent: "a".into(), prompt: None }),

@@ -31,6 +31,8 @@ pub enum Root {
     Input,
     Trigger,
     Previous,
+    /// What all steps before gave, in written order.
+    Earlier,
     Item,
     Index,
     Loop,
@@ -60,6 +62,10 @@ pub trait Names {
     /// `on_missing: null` of the step at hand.
     fn missing_is_null(&self) -> bool {
         false
+    }
+    /// Larger values appear in text as a reference.
+    fn inline_bytes(&self) -> u64 {
+        crate::DEFAULT_INLINE_BYTES
     }
 }
 
@@ -232,6 +238,7 @@ impl std::fmt::Display for Root {
             Root::Input => "input",
             Root::Trigger => "trigger",
             Root::Previous => "previous",
+            Root::Earlier => "earlier",
             Root::Item => "item",
             Root::Index => "index",
             Root::Loop => "loop",

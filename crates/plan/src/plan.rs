@@ -20,6 +20,12 @@ pub struct Plan {
     pub name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// A second name that its author gave the workflow, accepted wherever an id is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// Which graph of a file with several this plan is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
     pub nodes: Vec<Node>,
     pub regions: Vec<Region>,
     /// First node of the main body; a plan without steps completes at once.
@@ -133,6 +139,9 @@ pub struct Call {
     pub input: Option<Template>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Schema>,
+    /// The input goes into an artifact of this name instead of the prompt, so that the agent refers to its values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_as: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Schema>,
 }
@@ -322,14 +331,35 @@ pub struct Retry {
     pub max_attempts: u32,
     pub backoff: Backoff,
     pub delay_ms: u64,
+    /// By how much an exponential delay grows each time.
+    #[serde(skip_serializing_if = "is_two")]
+    pub factor: u32,
+    /// No delay is longer than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delay_ms: Option<u64>,
     /// Error kinds or text patterns; empty means any error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<String>,
+    /// Error kinds or text patterns that are not retried, whatever `on` says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub never: Vec<String>,
+}
+
+fn is_two(factor: &u32) -> bool {
+    *factor == 2
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Retry { max_attempts: 0, backoff: Backoff::Exponential, delay_ms: 1_000, on: Vec::new() }
+        Retry {
+            max_attempts: 0,
+            backoff: Backoff::Exponential,
+            delay_ms: 1_000,
+            factor: 2,
+            max_delay_ms: None,
+            on: Vec::new(),
+            never: Vec::new(),
+        }
     }
 }
 
@@ -395,6 +425,27 @@ pub struct Limits {
     pub timeout_ms: Option<u64>,
     /// Values above so many bytes of JSON travel by reference.
     pub inline_bytes: u64,
+    #[serde(default, skip_serializing_if = "LargeValues::is_default")]
+    pub large_values: LargeValues,
+    /// How long a server that shuts down lets a run of this workflow go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shutdown_timeout_ms: Option<u64>,
+}
+
+/// Where large outputs of steps can be read, beside the blob that they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LargeValues {
+    #[default]
+    Blob,
+    /// Also as a file in the run's workspace, under `run.files`.
+    File,
+}
+
+impl LargeValues {
+    pub fn is_default(&self) -> bool {
+        *self == LargeValues::Blob
+    }
 }
 
 /// Every run may make so many model calls unless its budget says otherwise.
@@ -405,7 +456,13 @@ pub const DEFAULT_INLINE_BYTES: u64 = 64 * 1024;
 impl Default for Limits {
     fn default() -> Self {
         let budget = Budget { model_calls: Some(DEFAULT_MODEL_CALLS), ..Budget::default() };
-        Limits { budget, timeout_ms: None, inline_bytes: DEFAULT_INLINE_BYTES }
+        Limits {
+            budget,
+            timeout_ms: None,
+            inline_bytes: DEFAULT_INLINE_BYTES,
+            large_values: LargeValues::Blob,
+            shutdown_timeout_ms: None,
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use crate::{Expr, Schema, Span, Template};
 pub struct Workflow {
     pub name: String,
     pub description: String,
+    pub alias: Option<String>,
+    pub branch: Option<String>,
     pub steps: Vec<Step>,
     pub exits: Vec<(ExitWhen, Vec<Step>)>,
     pub input_schema: Option<Schema>,

@@ -17,7 +17,7 @@ use crate::expr::{
     sole_expression, syntax_flaw, text_of, truth,
 };
 use crate::path::Segment;
-use crate::{DEFAULT_INLINE_BYTES, Problem, Span};
+use crate::{Problem, Span};
 
 /// Text made from one template; a prompt larger than this fits no model.
 const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
@@ -58,6 +58,14 @@ impl Template {
                 Expr::parse(inside.trim(), narrowed(span, source.len(), &place)).map(Template::Ref)
             }
             None => Text::parse(source, span).map(Template::Text),
+        }
+    }
+
+    /// Text that is taken as it stands: braces in it mean nothing.
+    pub fn plain(text: &str, span: Span) -> Template {
+        match ["{{", "{%", "{#"].iter().any(|open| text.contains(open)) {
+            true => Template::Text(Text::new(escaped(text), span)),
+            false => Template::Literal(Value::from(text)),
         }
     }
 
@@ -116,15 +124,50 @@ pub fn in_text_bounded(value: &Value, inline_bytes: u64) -> Cow<'_, str> {
     if u64::try_from(text.len()).unwrap_or(u64::MAX) <= inline_bytes {
         return text;
     }
-    // The hash names the value as it is stored: its compact JSON, also for a plain text.
     let json = value.to_string();
+    Cow::Owned(stand_in(value, &json, json!({"type": "blob", "hash": hash_of(&json)})).to_string())
+}
+
+/// A value as indented JSON, or what stands in for it where it is larger than what travels inline: a file of the run
+/// (`file` and its path) or a row of the database (`db`).
+pub(crate) fn in_text_or_reference(value: &Value, place: &[Value], inline_bytes: u64) -> Result<Value, EvalError> {
+    let json = value.to_string();
+    let output_ref = match place {
+        [kind, path] if kind == "file" => json!({"type": "file", "path": path}),
+        [kind] if kind == "db" => json!({"type": "db", "table": "blobs", "row_id": hash_of(&json)}),
+        _ => return Err(EvalError::Type("reference takes 'file' and a path, or 'db'".into())),
+    };
+    if json.len() as u64 <= inline_bytes {
+        return Ok(Value::from(format!("{value:#}")));
+    }
+    Ok(Value::from(format!("{:#}", stand_in(value, &json, output_ref))))
+}
+
+/// The hash that names the value as it is stored: its compact JSON, also for a plain text.
+fn hash_of(json: &str) -> String {
+    blake3::hash(json.as_bytes()).to_hex().to_string()
+}
+
+fn stand_in(value: &Value, json: &str, output_ref: Value) -> Value {
     let mut meta = json!({"bytes": json.len()});
-    if let Value::Array(list) = value {
+    if let Some(list) = only_list(value) {
         meta["count"] = Value::from(list.len());
     }
-    let summary: String = text.chars().take(SUMMARY_CHARS).collect();
-    let hash = blake3::hash(json.as_bytes()).to_hex().to_string();
-    Cow::Owned(json!({"summary": summary, "output_ref": {"type": "blob", "hash": hash}, "meta": meta}).to_string())
+    let written = value.get("summary").and_then(Value::as_str);
+    let summary: String = written.unwrap_or(&text_of(value)).chars().take(SUMMARY_CHARS).collect();
+    json!({"summary": summary, "output_ref": output_ref, "meta": meta})
+}
+
+/// A list, or the one list that an object holds: what a count is about.
+fn only_list(value: &Value) -> Option<&Vec<Value>> {
+    match value {
+        Value::Array(list) => Some(list),
+        Value::Object(map) => {
+            let mut lists = map.values().filter_map(Value::as_array);
+            lists.next().filter(|_| lists.next().is_none())
+        }
+        _ => None,
+    }
 }
 
 fn walk(
@@ -164,6 +207,24 @@ fn walk(
         }
         other => Template::Literal(other.clone()),
     }
+}
+
+/// Text as a template that gives just this text, whatever braces it holds.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        out.push_str(&rest[..at]);
+        let end = at + 1;
+        match rest[end..].chars().next() {
+            // At the end, too: what is put behind it may begin with a brace.
+            Some('{' | '%' | '#') | None => out.push_str("{{ '{' }}"),
+            _ => out.push('{'),
+        }
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Text with tags in it. Data like [`Expr`]: its source, compiled on first use.
@@ -232,7 +293,8 @@ impl Text {
 
     fn render(&self, names: &dyn Names) -> Result<String, EvalError> {
         let compiled = self.compiled().map_err(|flaw| EvalError::Type(flaw.message.clone()))?;
-        let mut rendering = Rendering { scope: Scope::new(names), out: String::with_capacity(self.source.len()) };
+        let out = String::with_capacity(self.source.len());
+        let mut rendering = Rendering { scope: Scope::new(names), out, inline_bytes: names.inline_bytes() };
         rendering.parts(&compiled.parts)?;
         Ok(rendering.out)
     }
@@ -373,6 +435,8 @@ fn refused(lowering: &Lowering<'_>, statement: &ast::Stmt<'_>) -> Flaw {
 struct Rendering<'n> {
     scope: Scope<'n>,
     out: String,
+    /// Larger values appear as a reference.
+    inline_bytes: u64,
 }
 
 impl<'n> Rendering<'n> {
@@ -396,7 +460,7 @@ impl<'n> Rendering<'n> {
             Part::Raw(text) => self.write(text),
             Part::Emit(code) => {
                 let value = self.eval(code)?;
-                self.write(&in_text_bounded(&value, DEFAULT_INLINE_BYTES))
+                self.write(&in_text_bounded(&value, self.inline_bytes))
             }
             Part::If(test, yes, no) => {
                 let taken = truth(&*self.eval(test)?);

@@ -736,7 +736,7 @@ mod tests {
 
     fn plan(text: &str) -> Plan {
         let source = Source { name: "test.yaml".into(), text: text.into() };
-        let loaded = relais_dialects::read(&source, &Alone);
+        let loaded = relais_dialects::read(&source, &Alone, &Default::default());
         assert!(!relais_plan::problem::has_errors(&loaded.problems), "{:#?}", loaded.problems);
         loaded.plan.unwrap()
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use relais_dialects::{Loaded, Loader};
+use relais_dialects::{Format, Loaded, Loader, Options as ReadOptions};
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::check::World;
 use relais_plan::{OnToolDrift, Plan, Problem, Problems, Source, problem};
@@ -29,6 +29,9 @@ pub struct Definitions {
 /// A definition that was read; its plan may be run if there are no errors.
 pub struct Definition {
     pub source: Source,
+    pub format: Format,
+    /// The branches that the file has beside its main graph.
+    pub branches: Vec<String>,
     pub plan: Option<Plan>,
     /// Every plan of the tree, the children's too.
     pub children: Vec<Plan>,
@@ -38,6 +41,7 @@ pub struct Definition {
 /// A definition that may be run.
 pub struct Checked {
     pub plan: Plan,
+    pub format: Format,
     pub children: Vec<Plan>,
     /// The workflow's version, counted up with each change.
     pub version: u64,
@@ -73,6 +77,10 @@ impl Loader for Files {
     fn load(&self, reference: &str, from: &str) -> Result<Source, String> {
         let base = Path::new(from).parent().unwrap_or(Path::new("."));
         read_file(&base.join(reference)).map_err(|e| e.to_string())
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
     }
 }
 
@@ -121,19 +129,29 @@ impl Definitions {
     }
 
     /// Reads a workflow file and finds everything wrong with it. MCP servers are not asked.
-    pub fn read(&self, path: &Path) -> Result<Definition, Error> {
-        Ok(self.check_text(read_file(path)?))
+    pub fn read(&self, path: &Path, options: &ReadOptions) -> Result<Definition, Error> {
+        Ok(self.check_text(read_file(path)?, options))
     }
 
-    pub fn check_text(&self, source: Source) -> Definition {
-        let Loaded { plan, mut problems, children } = relais_dialects::read(&source, &Files);
+    /// The file in the native format, or the definition with all that is wrong with it.
+    pub fn convert(&self, path: &Path, options: &ReadOptions) -> Result<Result<String, Definition>, Error> {
+        let definition = self.read(path, options)?;
+        if definition.has_errors() {
+            return Ok(Err(definition));
+        }
+        let text = relais_dialects::convert(&definition.source, &Files, options);
+        Ok(text.map_err(|problems| Definition { problems, ..definition }))
+    }
+
+    pub fn check_text(&self, source: Source, options: &ReadOptions) -> Definition {
+        let Loaded { format, branches, plan, mut problems, children } = relais_dialects::read(&source, &Files, options);
         if let Some(plan) = &plan {
             let world = Known { definitions: self, tools: Some(self.tools.own_specs()) };
             problems.extend(relais_plan::check::check(plan, &world));
         }
         problems.sort_by_key(|p| (p.span, p.message.clone()));
         problems.dedup();
-        Definition { source, plan, children, problems }
+        Definition { source, format, branches, plan, children, problems }
     }
 
     /// Every model that a step may call has a provider and a key.
@@ -168,8 +186,8 @@ impl Definitions {
 }
 
 impl Service {
-    pub fn read(&self, path: &Path) -> Result<Definition, Error> {
-        self.definitions.read(path)
+    pub fn read(&self, path: &Path, options: &ReadOptions) -> Result<Definition, Error> {
+        self.definitions.read(path, options)
     }
 
     /// Makes sure that a definition can run now, and keeps it under its version.
@@ -185,8 +203,14 @@ impl Service {
             self.keep_plan(plan).await?;
         }
         let manifest = Manifest::new(relais_plan::time::format_instant(self.clock.now())[..10].to_owned(), &tools);
-        let mut checked =
-            Checked { plan, children: definition.children, version: 1, manifest: manifest.hash.clone(), warnings };
+        let mut checked = Checked {
+            plan,
+            format: definition.format,
+            children: definition.children,
+            version: 1,
+            manifest: manifest.hash.clone(),
+            warnings,
+        };
         self.keep_version(&mut checked, &file, &manifest, simulate).await?;
         Ok(checked)
     }
@@ -231,7 +255,7 @@ impl Service {
         if debug {
             tools["tools"] = json!(manifest.tools);
         }
-        let body = json!({ "plan": hash, "file": file.display().to_string(), "dialect": "native", "manifest": tools });
+        let body = json!({ "plan": hash, "file": file.display().to_string(), "dialect": checked.format.word(), "manifest": tools });
         Ok(self.store.put_document(Document { key, version: checked.version, at: self.clock.now(), body }).await?)
     }
 }

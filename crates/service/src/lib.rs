@@ -22,6 +22,7 @@ use relais_store::{Options, SqliteStore, Store};
 pub use config::Config;
 pub use definitions::{Checked, Definition, Definitions};
 pub use error::Error;
+pub use relais_dialects::{Format, Options as ReadOptions};
 pub use runs::{Fork, ResumeWith, Start, Waits};
 pub use trace::Trace;
 

@@ -30,7 +30,7 @@ pub fn workflow(seed: u64, manner: Manner) -> Value {
 /// The workflow made ready to run; what the reader says if it refuses it.
 pub fn program(workflow: &Value) -> Result<Program, String> {
     let source = Source { name: "plan.yaml".to_owned(), text: format!("{workflow:#}") };
-    let loaded = read(&source, &Child);
+    let loaded = read(&source, &Child, &Default::default());
     if relais_plan::problem::has_errors(&loaded.problems) {
         return Err(format!("{:#?}\n{workflow:#}", loaded.problems));
     }

@@ -34,7 +34,7 @@ enum Format {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    let definition = global.definitions()?.read(&args.file)?;
+    let definition = global.definitions()?.read(&args.file, &relais_service::ReadOptions::default())?;
     let Some(plan) = definition.plan.as_ref().filter(|_| !definition.has_errors()) else {
         screen::note(&definition.render(Paint::stderr().0));
         return Ok(Exit::Usage);

@@ -37,7 +37,7 @@ pub struct Args {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let definitions = global.definitions()?;
-    let definition = definitions.read(&args.file)?;
+    let definition = definitions.read(&args.file, &relais_service::ReadOptions::default())?;
     let problems = definition.render(Paint::stderr().0);
     if !problems.is_empty() {
         screen::note(&problems);

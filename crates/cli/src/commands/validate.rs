@@ -39,7 +39,9 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 /// The line for a good file, or what is wrong with a bad one.
 fn check(definitions: &Definitions, file: &std::path::Path) -> Result<String, String> {
     let paint = Paint::stderr();
-    let definition = definitions.read(file).map_err(|e| format!("{} {e}", paint.red("error:")))?;
+    let definition = definitions
+        .read(file, &relais_service::ReadOptions::default())
+        .map_err(|e| format!("{} {e}", paint.red("error:")))?;
     let problems = definition.render(paint.0);
     if definition.has_errors() {
         return Err(format!("{problems}{}: {}", file.display(), paint.red(&counts(&definition))));

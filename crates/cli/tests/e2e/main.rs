@@ -10,6 +10,7 @@ mod mistakes;
 mod models;
 mod peers;
 mod processes;
+mod readers;
 mod secrets;
 mod servers;
 mod storage;

@@ -4,15 +4,16 @@ use indexmap::IndexMap;
 use relais_plan::{Agent, Effect, McpServer, Problem, ToolRule};
 use serde_json::Value;
 
-use super::fields::{Field, Fields};
-use super::{Reader, keys};
+use super::keys;
+use crate::fields::{Field, Fields};
+use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
 const AGENT_EXAMPLE: &str = "`writer: { model: openai/gpt-4o-mini, instructions: Write short sentences. }`";
 const SERVER_EXAMPLE: &str = "`shop: { command: [npx, shop-mcp] }` or `shop: { url: \"https://shop.example/mcp\" }`";
 
 impl Reader<'_> {
-    pub(super) fn agents(&mut self, field: Field<'_>) {
+    pub(crate) fn agents(&mut self, field: Field<'_>) {
         let Some(fields) =
             self.open_map(field.node, "`agents`", &format!("`agents: {{ {} }}`", AGENT_EXAMPLE.trim_matches('`')))
         else {
@@ -27,7 +28,7 @@ impl Reader<'_> {
 
     /// Keys: `model` (one or a fallback order), `instructions`, `tools`, `input`, `output`, `max_turns`,
     /// `output_retries`, `budget`, `max_tokens`, `temperature`, `result_mark`.
-    pub(super) fn agent(&mut self, node: &Node) -> Agent {
+    pub(crate) fn agent(&mut self, node: &Node) -> Agent {
         let default = Agent { span: node.span, ..Agent::default() };
         let Some(fields) = self.map(node, "an agent", keys::AGENT, AGENT_EXAMPLE) else {
             return default;
@@ -62,7 +63,7 @@ impl Reader<'_> {
     }
 
     /// By tool name or pattern: `effect`, `approve`, `timeout`.
-    pub(super) fn tool_rules(&mut self, field: Field<'_>) -> IndexMap<String, ToolRule> {
+    pub(crate) fn tool_rules(&mut self, field: Field<'_>) -> IndexMap<String, ToolRule> {
         let example = "`tools: { send_message: { effect: once, approve: true } }`";
         let Some(fields) = self.open_map(field.node, "`tools`", example) else {
             return IndexMap::new();
@@ -82,7 +83,7 @@ impl Reader<'_> {
     }
 
     /// By name: `command` (text or a list), `args`, `env` for a program; `url`, `headers` for an HTTP server.
-    pub(super) fn servers(&mut self, field: Field<'_>) -> IndexMap<String, McpServer> {
+    pub(crate) fn servers(&mut self, field: Field<'_>) -> IndexMap<String, McpServer> {
         let Some(fields) = self.open_map(field.node, "`mcp`", SERVER_EXAMPLE) else {
             return IndexMap::new();
         };

@@ -15,7 +15,7 @@ const fn kind(word: &'static str, own: &'static [&'static str], without: &'stati
 const INSTANT: &[&str] = &["retry", "timeout", "budget"];
 
 pub(crate) const KINDS: &[KindKeys] = &[
-    kind("agent", &["prompt", "input", "output"], &[]),
+    kind("agent", &["prompt", "input", "input_as", "output"], &[]),
     kind("tool", &["with"], &[]),
     kind("workflow", &["input"], &[]),
     kind("if", &["then", "else"], &[]),
@@ -38,6 +38,8 @@ pub(crate) const COMMON: &[&str] =
 pub(crate) const TOP: &[&str] = &[
     "$schema",
     "name",
+    "alias",
+    "branch",
     "description",
     "input",
     "output",
@@ -45,6 +47,8 @@ pub(crate) const TOP: &[&str] = &[
     "budget",
     "timeout",
     "inline_limit",
+    "large_values",
+    "shutdown_timeout",
     "agents",
     "tools",
     "mcp",
@@ -70,7 +74,7 @@ pub(crate) const AGENT: &[&str] = &[
     "result_mark",
 ];
 pub(crate) const BUDGET: &[&str] = &["usd", "tokens", "model_calls", "tool_calls", "time"];
-pub(crate) const RETRY: &[&str] = &["max_attempts", "backoff", "delay", "on"];
+pub(crate) const RETRY: &[&str] = &["max_attempts", "backoff", "delay", "factor", "max_delay", "on", "never"];
 pub(crate) const ON_ERROR: &[&str] = &["value", "goto"];
 pub(crate) const TOOL_RULE: &[&str] = &["effect", "approve", "timeout"];
 pub(crate) const SERVER: &[&str] = &["command", "args", "env", "url", "headers"];

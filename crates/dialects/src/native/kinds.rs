@@ -20,10 +20,11 @@ use relais_plan::step::{Awaited, Branch, Kind, Step};
 use relais_plan::{Ask, Call, Expr, OnDeadline, OnLimit, Problem, Schema, Task, Template, Until, time};
 use serde_json::{Value, json};
 
-use super::fields::{Field, Fields};
+use super::keys;
 use super::steps::At;
-use super::values::{bare, duration_of, literal};
-use super::{Reader, keys};
+use crate::fields::{Field, Fields};
+use crate::reader::Reader;
+use crate::values::{bare, duration_of, literal};
 use crate::yaml::{Data, Entry, Node};
 
 /// Items or passes where `max` is not given.
@@ -32,7 +33,7 @@ const DEFAULT_MAX: u32 = 100;
 const MAX_AT_ONCE: u32 = 1_000;
 
 impl Reader<'_> {
-    pub(super) fn kind(&mut self, at: &At<'_, '_>) -> Kind {
+    pub(crate) fn kind(&mut self, at: &At<'_, '_>) -> Kind {
         match at.field.key {
             "agent" => self.agent_step(at),
             "tool" => self.tool_step(at),
@@ -61,8 +62,18 @@ impl Reader<'_> {
         };
         let prompt = at.fields.get("prompt").map(|field| self.prompt(field));
         let input = at.fields.get("input").map(|field| self.template(field));
+        let input_as = at.fields.get("input_as").and_then(|field| self.input_as(field, at));
         let output_schema = at.fields.get("output").and_then(|field| self.schema(field));
-        Kind::Call(Box::new(Call { task: Task::Agent { agent, prompt }, input, input_schema: None, output_schema }))
+        let task = Task::Agent { agent, prompt };
+        Kind::Call(Box::new(Call { task, input, input_schema: None, input_as, output_schema }))
+    }
+
+    /// The artifact that takes the input.
+    fn input_as(&mut self, field: Field<'_>, at: &At<'_, '_>) -> Option<String> {
+        if !at.fields.has("input") {
+            self.no_effect(field, "without `input`", "say what the artifact holds: `input: { … }`");
+        }
+        self.name(field)
     }
 
     fn inline_agent(&mut self, at: &At<'_, '_>) -> String {
@@ -87,6 +98,7 @@ impl Reader<'_> {
             task: Task::Tool { tool, with },
             input: None,
             input_schema: None,
+            input_as: None,
             output_schema: None,
         }))
     }
@@ -111,7 +123,7 @@ impl Reader<'_> {
         }
         let input = at.fields.get("input").map(|field| self.template(field));
         let task = Task::Workflow { workflow, plan };
-        Kind::Call(Box::new(Call { task, input, input_schema: None, output_schema: None }))
+        Kind::Call(Box::new(Call { task, input, input_schema: None, input_as: None, output_schema: None }))
     }
 
     fn if_step(&mut self, at: &At<'_, '_>) -> Kind {

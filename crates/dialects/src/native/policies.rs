@@ -4,8 +4,9 @@ use relais_plan::step::{Name, StepError};
 use relais_plan::{Backoff, Budget, LaneFailure, OnLimit, Problem, Retry};
 use serde_json::Value;
 
-use super::fields::{Field, Fields};
-use super::{Reader, keys};
+use super::keys;
+use crate::fields::{Field, Fields};
+use crate::reader::Reader;
 use crate::yaml::Data;
 
 const NANOS_PER_DOLLAR: f64 = 1e9;
@@ -15,7 +16,7 @@ const MAX_DOLLARS: f64 = 1e6;
 const NEVER_RETRIED: &[&str] = &["refused", "config", "budget", "loop", "uncertain", "cancelled"];
 
 impl Reader<'_> {
-    pub(super) fn budget(&mut self, field: Field<'_>) -> Budget {
+    pub(crate) fn budget(&mut self, field: Field<'_>) -> Budget {
         let example = "`budget: { usd: 0.50, tokens: 200k, time: 10m }`";
         let Some(fields) = self.map(field.node, "`budget`", keys::BUDGET, example) else {
             return Budget::default();
@@ -42,7 +43,7 @@ impl Reader<'_> {
     }
 
     /// `retry: 2` is short for `retry: { max_attempts: 2 }`.
-    pub(super) fn retry(&mut self, field: Field<'_>) -> Retry {
+    pub(crate) fn retry(&mut self, field: Field<'_>) -> Retry {
         if let Data::Scalar(Value::Number(_)) = &field.node.data {
             return Retry { max_attempts: self.whole(field, 0).unwrap_or_default(), ..Retry::default() };
         }
@@ -64,7 +65,10 @@ impl Reader<'_> {
             max_attempts: fields.get("max_attempts").and_then(|field| self.whole(field, 0)).unwrap_or_default(),
             backoff: fields.get("backoff").and_then(|field| self.choice(field, &backoffs)).unwrap_or_default(),
             delay_ms: fields.get("delay").and_then(|field| self.duration(field)).unwrap_or(default.delay_ms),
+            factor: fields.get("factor").and_then(|field| self.whole(field, 1)).unwrap_or(default.factor),
+            max_delay_ms: fields.get("max_delay").and_then(|field| self.duration(field)),
             on: fields.get("on").map(|field| self.retry_on(field)).unwrap_or_default(),
+            never: fields.get("never").map(|field| self.texts(field)).unwrap_or_default(),
         }
     }
 
@@ -78,7 +82,7 @@ impl Reader<'_> {
     }
 
     /// `fail`, `continue`, `{ value: X }` or `{ goto: ID }`.
-    pub(super) fn on_error(&mut self, field: Field<'_>) -> StepError {
+    pub(crate) fn on_error(&mut self, field: Field<'_>) -> StepError {
         if let Data::Scalar(_) = &field.node.data {
             let words = [("fail", false), ("continue", true)];
             return match self.choice(field, &words) {
@@ -102,17 +106,17 @@ impl Reader<'_> {
     }
 
     /// The id of a step to jump to.
-    pub(super) fn target(&mut self, field: Field<'_>) -> Option<Name> {
+    pub(crate) fn target(&mut self, field: Field<'_>) -> Option<Name> {
         self.name(field).map(|text| Name { text, span: field.node.span })
     }
 
-    pub(super) fn lane_failure(&mut self, fields: &Fields<'_>) -> LaneFailure {
+    pub(crate) fn lane_failure(&mut self, fields: &Fields<'_>) -> LaneFailure {
         let words = [("cancel", LaneFailure::Cancel), ("drain", LaneFailure::Drain), ("collect", LaneFailure::Collect)];
         fields.get("on_failure").and_then(|field| self.choice(field, &words)).unwrap_or_default()
     }
 
     /// What a list that is too long, or too many passes, lead to.
-    pub(super) fn on_limit(&mut self, fields: &Fields<'_>, other: (&str, OnLimit)) -> OnLimit {
+    pub(crate) fn on_limit(&mut self, fields: &Fields<'_>, other: (&str, OnLimit)) -> OnLimit {
         let words = [("fail", OnLimit::Fail), other];
         fields.get("on_limit").and_then(|field| self.choice(field, &words)).unwrap_or_default()
     }

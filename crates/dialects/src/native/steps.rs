@@ -10,14 +10,14 @@ use relais_plan::step::{Kind, Step};
 use relais_plan::{Problem, Span};
 use serde_json::Value;
 
-use super::Reader;
-use super::fields::{Field, Fields, unknown_key};
 use super::keys::{self, COMMON, KINDS, KindKeys};
+use crate::fields::{Field, Fields, unknown_key};
+use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
 impl Reader<'_> {
     /// A list of steps, or one step alone.
-    pub(super) fn block(&mut self, field: Field<'_>, prefix: &str, first: usize) -> Vec<Step> {
+    pub(crate) fn block(&mut self, field: Field<'_>, prefix: &str, first: usize) -> Vec<Step> {
         match &field.node.data {
             Data::List(items) => self.step_list(items, prefix, first),
             Data::Map(_) => vec![self.step(field.node, &positional(prefix, first))],
@@ -28,12 +28,12 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn step_list(&mut self, items: &[Node], prefix: &str, first: usize) -> Vec<Step> {
+    pub(crate) fn step_list(&mut self, items: &[Node], prefix: &str, first: usize) -> Vec<Step> {
         let numbered = items.iter().enumerate();
         numbered.map(|(offset, node)| self.step(node, &positional(prefix, first + offset))).collect()
     }
 
-    pub(super) fn step(&mut self, node: &Node, position: &str) -> Step {
+    pub(crate) fn step(&mut self, node: &Node, position: &str) -> Step {
         let Data::Map(entries) = &node.data else {
             let problem = Problem::error(node.span, format!("a step is a map, not {}", node.describe()));
             self.problems.push(problem.help("for example `- { id: write, agent: writer, prompt: Hello }`"));
@@ -136,7 +136,7 @@ impl Reader<'_> {
 }
 
 /// A step whose kind is being read.
-pub(super) struct At<'a, 'n> {
+pub(crate) struct At<'a, 'n> {
     pub fields: &'a Fields<'n>,
     /// The kind key with its value.
     pub field: Field<'n>,
@@ -152,7 +152,7 @@ fn nothing(span: Span) -> Step {
     Step::new("set", Kind::Set(Vec::new()), span)
 }
 
-pub(super) fn article(word: &str) -> String {
+pub(crate) fn article(word: &str) -> String {
     match word.starts_with(['a', 'i', 'e', 'o', 'u']) {
         true => format!("an {word}"),
         false => format!("a {word}"),

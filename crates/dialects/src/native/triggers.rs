@@ -10,9 +10,10 @@ use croner::parser::{CronParser, Seconds};
 use relais_plan::{CatchUp, Notify, Overlap, Problem, Trigger, TriggerOn, time};
 use serde_json::Value;
 
-use super::fields::{Field, Fields, unknown_key};
-use super::values::duration_of;
-use super::{Reader, keys};
+use super::keys;
+use crate::fields::{Field, Fields, unknown_key};
+use crate::reader::Reader;
+use crate::values::duration_of;
 use crate::yaml::{Data, Node};
 
 const EXAMPLE: &str = "`{ cron: \"0 9 * * MON-FRI\", timezone: Europe/Paris }`";
@@ -21,7 +22,7 @@ const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00
 const DEFAULT_CONTINUOUS_DELAY_MS: u64 = 1_000;
 
 impl Reader<'_> {
-    pub(super) fn triggers(&mut self, field: Field<'_>) -> Vec<Trigger> {
+    pub(crate) fn triggers(&mut self, field: Field<'_>) -> Vec<Trigger> {
         let nodes = match &field.node.data {
             Data::List(items) => items.as_slice(),
             Data::Map(_) => std::slice::from_ref(field.node),
@@ -214,7 +215,7 @@ impl Reader<'_> {
         Value::String(self.expression(field).source().to_owned())
     }
 
-    pub(super) fn notify(&mut self, field: Field<'_>) -> Notify {
+    pub(crate) fn notify(&mut self, field: Field<'_>) -> Notify {
         let default = Notify::default();
         let Some(fields) = self.map(field.node, "`notify`", keys::NOTIFY, "`notify: { on_failure: true, to: [ops] }`")
         else {

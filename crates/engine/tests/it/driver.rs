@@ -76,12 +76,41 @@ impl Loader for Anything {
 }
 
 fn compile(text: &str) -> Result<Program, String> {
-    let source = Source { name: "case.yaml".to_owned(), text: format!("name: case\n{text}") };
-    let loaded = read(&source, &Anything);
-    if relais_plan::problem::has_errors(&loaded.problems) {
-        return Err(format!("{:?}", loaded.problems));
+    let source = source(text);
+    let loaded = read(&source, &Anything, &Default::default());
+    let mut problems = loaded.problems;
+    if let Some(plan) = &loaded.plan {
+        problems.extend(relais_plan::check::check(plan, &Anything));
+    }
+    if relais_plan::problem::has_errors(&problems) {
+        return Err(source.render(&problems, false));
     }
     loaded.plan.map(Program::new).ok_or_else(|| "there is no plan".to_owned())
+}
+
+/// A definition of another format in the native one.
+pub fn native(text: &str) -> Result<Option<String>, String> {
+    let source = source(text);
+    if read(&source, &Anything, &Default::default()).format == relais_dialects::Format::Native {
+        return Ok(None);
+    }
+    let converted = relais_dialects::convert(&source, &Anything, &Default::default());
+    converted.map(Some).map_err(|problems| source.render(&problems, false))
+}
+
+fn source(text: &str) -> Source {
+    Source { name: "case.yaml".to_owned(), text: text.to_owned() }
+}
+
+/// Every tool is there, every price is known.
+impl relais_plan::check::World for Anything {
+    fn tools(&self) -> Option<Vec<(String, Value)>> {
+        None
+    }
+
+    fn price_known(&self, _model: &str) -> bool {
+        true
+    }
 }
 
 impl<'c> Driver<'c> {

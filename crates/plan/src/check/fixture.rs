@@ -166,7 +166,13 @@ fn call(word: &str, file: &Value, span: Span) -> Call {
         _ => Task::Workflow { workflow: named, plan: String::new() },
     };
     let input = template(&file["input"], span);
-    Call { task, input, input_schema: schema(&file["input_schema"]), output_schema: schema(&file["output_schema"]) }
+    Call {
+        task,
+        input,
+        input_schema: schema(&file["input_schema"]),
+        input_as: None,
+        output_schema: schema(&file["output_schema"]),
+    }
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -205,7 +205,7 @@ impl<'p> Names<'p> {
             Root::Vars => self.variable(path.first(), span),
             Root::Step { key, part } => return self.step(key, *part, span, site.view),
             Root::Item | Root::Index | Root::Loop | Root::Event => {}
-            Root::Input | Root::Trigger | Root::Run | Root::Workflow | Root::Now => {}
+            Root::Earlier | Root::Input | Root::Trigger | Root::Run | Root::Workflow | Root::Now => {}
         }
         None
     }
@@ -463,6 +463,7 @@ fn root_segments(root: &Root) -> Vec<Segment> {
         Root::Input => &["input"],
         Root::Trigger => &["trigger"],
         Root::Previous => &["previous"],
+        Root::Earlier => &["earlier"],
         Root::Item => &["item"],
         Root::Index => &["index"],
         Root::Loop => &["loop"],

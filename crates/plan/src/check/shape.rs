@@ -33,7 +33,7 @@ pub(super) struct Miss<'p> {
 
 const ENTRY: &[&str] = &["output", "status", "error", "agent"];
 const LOOP: &[&str] = &["results", "count", "ended_by"];
-const RUN: &[&str] = &["id", "user", "thread"];
+const RUN: &[&str] = &["id", "user", "thread", "files"];
 const WORKFLOW: &[&str] = &["name"];
 /// What makes the form of a value depend on more than its own `properties`.
 const INDIRECT: &[&str] = &["$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "not"];
@@ -46,7 +46,7 @@ pub(super) fn of_root<'p>(flow: &Flow<'p>, root: &Root, target: Option<NodeId>) 
         Root::Workflow => Shape::Fixed(WORKFLOW),
         Root::Step { part, .. } => target.map_or(Shape::Any, |node| of_part(flow, node, *part)),
         Root::Trigger | Root::Previous | Root::Item | Root::Index | Root::Loop | Root::Vars => Shape::Any,
-        Root::Now | Root::Event => Shape::Any,
+        Root::Now | Root::Event | Root::Earlier => Shape::Any,
     }
 }
 

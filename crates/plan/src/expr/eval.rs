@@ -11,6 +11,7 @@ use serde_json::{Map, Number, Value};
 use super::node::{Argument, Arithmetic, Comparison, Node};
 use super::{EvalError, Names, Part, Root, vocabulary};
 use crate::path::{self, Missing, Segment};
+use crate::template::in_text_or_reference;
 
 /// Steps of work for one expression or text. A loop over some thousand items passes, a runaway one does not.
 const FUEL: u64 = 100_000;
@@ -229,6 +230,10 @@ impl<'n> Scope<'n> {
         let input = self.eval(input)?;
         self.spend(weight(&input))?;
         let (positional, named) = self.arguments(args)?;
+        if name == "reference" {
+            let reference = in_text_or_reference(&input, &positional, self.names.inline_bytes())?;
+            return Ok(Cow::Owned(reference));
+        }
         let result = vocabulary::filter(name, &input, &positional, &named)?;
         self.spend(weight(&result))?;
         Ok(Cow::Owned(result))

@@ -389,6 +389,7 @@ impl<'r> Lowering<'r> {
             "input" => Root::Input,
             "trigger" => Root::Trigger,
             "previous" => Root::Previous,
+            "earlier" => Root::Earlier,
             "item" => Root::Item,
             "index" => Root::Index,
             "loop" => Root::Loop,

@@ -33,6 +33,7 @@ pub const FILTERS: &[&str] = &[
     "items",
     "join",
     "json",
+    "jsonpath",
     "keys",
     "last",
     "length",
@@ -42,6 +43,7 @@ pub const FILTERS: &[&str] = &[
     "map",
     "max",
     "min",
+    "reference",
     "reject",
     "rejectattr",
     "replace",
@@ -134,6 +136,7 @@ fn own_filter(name: &str, input: &Value, args: &[Value]) -> Option<Result<Value,
         ("get", [Value::String(key)]) => Ok(input.get(key).cloned().unwrap_or(Value::Null)),
         ("get", [Value::String(key), otherwise]) => Ok(input.get(key).unwrap_or(otherwise).clone()),
         ("first" | "last", []) => end_of(name, input),
+        ("jsonpath", [Value::String(path)]) => json_path(input, path),
         _ => return None,
     })
 }
@@ -205,6 +208,15 @@ fn bounded(name: &str, input: &Value, args: &[Value]) -> Result<(), EvalError> {
         return Err(EvalError::Type(format!("{name} would make more than {MAX_TEXT_BYTES} bytes")));
     }
     Ok(())
+}
+
+/// What an RFC 9535 path finds, as a list. Text that is JSON is read first.
+fn json_path(input: &Value, path: &str) -> Result<Value, EvalError> {
+    let wrong = |error| EvalError::Type(format!("jsonpath: `{path}` is no JSONPath: {error}"));
+    let path = serde_json_path::JsonPath::parse(path).map_err(wrong)?;
+    let parsed: Option<Value> = input.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let found = path.query(parsed.as_ref().unwrap_or(input));
+    Ok(Value::Array(found.iter().map(|value| (*value).clone()).collect()))
 }
 
 fn length(value: &Value) -> Result<Value, EvalError> {

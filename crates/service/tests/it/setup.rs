@@ -34,7 +34,7 @@ impl Setup {
     }
 
     pub async fn publish(&self, file: &str) -> Checked {
-        let definition = self.service.read(&self.path().join(file)).unwrap();
+        let definition = self.service.read(&self.path().join(file), &Default::default()).unwrap();
         assert!(!definition.has_errors(), "{}", definition.render(false));
         self.service.publish(definition, false, None).await.unwrap()
     }

@@ -4,12 +4,12 @@ use relais_plan::step::Name;
 use relais_plan::{Expr, Problem, Schema, Span, Template, time};
 use serde_json::Value;
 
-use super::Reader;
-use super::fields::Field;
+use crate::fields::Field;
+use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
 impl Reader<'_> {
-    pub(super) fn text(&mut self, field: Field<'_>) -> Option<String> {
+    pub(crate) fn text(&mut self, field: Field<'_>) -> Option<String> {
         let text = field.node.as_text().map(str::to_owned);
         if text.is_none() {
             self.wrong(field, "text", &format!("`{}: \"some text\"`", field.key));
@@ -18,7 +18,7 @@ impl Reader<'_> {
     }
 
     /// Text that is not empty.
-    pub(super) fn name(&mut self, field: Field<'_>) -> Option<String> {
+    pub(crate) fn name(&mut self, field: Field<'_>) -> Option<String> {
         match field.node.as_text() {
             Some(text) if !text.trim().is_empty() => Some(text.to_owned()),
             _ => {
@@ -29,11 +29,11 @@ impl Reader<'_> {
     }
 
     /// One text or a list of texts.
-    pub(super) fn texts(&mut self, field: Field<'_>) -> Vec<String> {
+    pub(crate) fn texts(&mut self, field: Field<'_>) -> Vec<String> {
         self.names(field).into_iter().map(|name| name.text).collect()
     }
 
-    pub(super) fn names(&mut self, field: Field<'_>) -> Vec<Name> {
+    pub(crate) fn names(&mut self, field: Field<'_>) -> Vec<Name> {
         let nodes = match &field.node.data {
             Data::List(items) => items.as_slice(),
             Data::Scalar(_) | Data::Map(_) => std::slice::from_ref(field.node),
@@ -46,7 +46,7 @@ impl Reader<'_> {
         names.unwrap_or_default()
     }
 
-    pub(super) fn flag(&mut self, field: Field<'_>) -> Option<bool> {
+    pub(crate) fn flag(&mut self, field: Field<'_>) -> Option<bool> {
         let Data::Scalar(Value::Bool(flag)) = field.node.data else {
             self.wrong(field, "true or false", &format!("`{}: true`", field.key));
             return None;
@@ -55,7 +55,7 @@ impl Reader<'_> {
     }
 
     /// A whole number of at least `least`.
-    pub(super) fn whole(&mut self, field: Field<'_>, least: u32) -> Option<u32> {
+    pub(crate) fn whole(&mut self, field: Field<'_>, least: u32) -> Option<u32> {
         let number = match &field.node.data {
             Data::Scalar(Value::Number(number)) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
             _ => None,
@@ -68,7 +68,7 @@ impl Reader<'_> {
     }
 
     /// A count or a size such as `200k` or `1.5M`. `k` and `M` are 1000 and 1000000 of whatever is counted.
-    pub(super) fn count(&mut self, field: Field<'_>) -> Option<u64> {
+    pub(crate) fn count(&mut self, field: Field<'_>) -> Option<u64> {
         let count = scaled(field.node, 1_000.0);
         if count.is_none() {
             self.wrong(field, "a whole number, also as `200k` or `1.5M`", &format!("`{}: 200k`", field.key));
@@ -77,7 +77,7 @@ impl Reader<'_> {
     }
 
     /// Bytes: `64k` is 64 KiB.
-    pub(super) fn size(&mut self, field: Field<'_>) -> Option<u64> {
+    pub(crate) fn size(&mut self, field: Field<'_>) -> Option<u64> {
         let size = scaled(field.node, 1_024.0);
         if size.is_none() {
             self.wrong(field, "a number of bytes, also as `64k` or `1M`", &format!("`{}: 64k`", field.key));
@@ -86,7 +86,7 @@ impl Reader<'_> {
     }
 
     /// A duration that is not zero, in milliseconds.
-    pub(super) fn duration(&mut self, field: Field<'_>) -> Option<u64> {
+    pub(crate) fn duration(&mut self, field: Field<'_>) -> Option<u64> {
         let duration = duration_of(field.node).filter(|ms| *ms > 0);
         if duration.is_none() {
             let expected = "a duration (`90s`, `10m`, `1h30m`, `2d`) or a number of seconds";
@@ -95,7 +95,7 @@ impl Reader<'_> {
         duration
     }
 
-    pub(super) fn choice<T: Copy>(&mut self, field: Field<'_>, words: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn choice<T: Copy>(&mut self, field: Field<'_>, words: &[(&str, T)]) -> Option<T> {
         let written = field.node.as_text();
         let chosen = words.iter().find(|(word, _)| Some(*word) == written).map(|(_, value)| *value);
         if chosen.is_none() {
@@ -107,7 +107,7 @@ impl Reader<'_> {
     }
 
     /// A condition or another bare expression; it may also be written as `{{ … }}`.
-    pub(super) fn expression(&mut self, field: Field<'_>) -> Expr {
+    pub(crate) fn expression(&mut self, field: Field<'_>) -> Expr {
         let (text, span) = match &field.node.data {
             Data::Scalar(Value::String(text)) => (text.clone(), content_span(field.node, text)),
             Data::Scalar(Value::Bool(value)) => (value.to_string(), field.node.span),
@@ -124,7 +124,7 @@ impl Reader<'_> {
         self.parsed(inner, span)
     }
 
-    pub(super) fn parsed(&mut self, text: &str, span: Span) -> Expr {
+    pub(crate) fn parsed(&mut self, text: &str, span: Span) -> Expr {
         Expr::parse(text, span).unwrap_or_else(|problem| {
             self.problems.push(problem);
             Expr::new("false", span)
@@ -132,7 +132,7 @@ impl Reader<'_> {
     }
 
     /// Text with references, and only text.
-    pub(super) fn prompt(&mut self, field: Field<'_>) -> Template {
+    pub(crate) fn prompt(&mut self, field: Field<'_>) -> Template {
         if field.node.as_text().is_none() {
             self.wrong(field, "text", &format!("`{}: \"Summarise {{{{ input.topic }}}}\"`", field.key));
             return Template::Literal(Value::Null);
@@ -141,7 +141,7 @@ impl Reader<'_> {
     }
 
     /// Any value with references in it.
-    pub(super) fn template(&mut self, field: Field<'_>) -> Template {
+    pub(crate) fn template(&mut self, field: Field<'_>) -> Template {
         let node = field.node;
         let read = match node.as_text() {
             Some(text) => Template::text(text, content_span(node, text)).map_err(|problem| vec![problem]),
@@ -153,7 +153,7 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn schema(&mut self, field: Field<'_>) -> Option<Schema> {
+    pub(crate) fn schema(&mut self, field: Field<'_>) -> Option<Schema> {
         match Schema::written(&field.node.to_value()) {
             Ok(schema) => Some(schema),
             Err((pointer, message)) => {
@@ -167,7 +167,7 @@ impl Reader<'_> {
 }
 
 /// Milliseconds of a duration as text or as a number of seconds.
-pub(super) fn duration_of(node: &Node) -> Option<u64> {
+pub(crate) fn duration_of(node: &Node) -> Option<u64> {
     match &node.data {
         Data::Scalar(Value::String(text)) => time::parse_duration(text),
         Data::Scalar(Value::Number(number)) => time::parse_duration(&number.to_string()),
@@ -192,7 +192,7 @@ fn scaled(node: &Node, thousand: f64) -> Option<u64> {
 }
 
 /// The place of the text itself, without the quotes around it.
-pub(super) fn content_span(node: &Node, text: &str) -> Span {
+pub(crate) fn content_span(node: &Node, text: &str) -> Span {
     let Span { start, end } = node.span;
     match (end - start) as usize == text.len() + 2 {
         true => Span { start: start + 1, end: end - 1 },
@@ -201,7 +201,7 @@ pub(super) fn content_span(node: &Node, text: &str) -> Span {
 }
 
 /// Takes the braces off a text that is one `{{ … }}`.
-pub(super) fn bare(text: &str, span: Span) -> (&str, Span) {
+pub(crate) fn bare(text: &str, span: Span) -> (&str, Span) {
     let trimmed = text.trim();
     let inner = trimmed.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
     let Some(inner) = inner.filter(|inner| !inner.contains("{{") && !inner.contains("}}")) else {
@@ -218,7 +218,7 @@ pub(super) fn bare(text: &str, span: Span) -> (&str, Span) {
 }
 
 /// A value as an expression. Text that is one `{{ … }}` stands for what it refers to.
-pub(super) fn literal(value: &Value) -> Result<String, &'static str> {
+pub(crate) fn literal(value: &Value) -> Result<String, &'static str> {
     match value {
         Value::Null => Ok("none".into()),
         Value::String(text) => literal_text(text),

@@ -3,7 +3,8 @@
 use relais_plan::problem::nearest;
 use relais_plan::{Problem, Span};
 
-use super::{Reader, keys};
+use crate::native::keys;
+use crate::reader::Reader;
 use crate::yaml::{Data, Entry, Node};
 
 /// A key and its value.
@@ -39,7 +40,7 @@ impl<'n> Fields<'n> {
 
 impl Reader<'_> {
     /// The value as a map of known keys; none, and a problem, if it is something else.
-    pub(super) fn map<'n>(&mut self, node: &'n Node, what: &str, known: &[&str], example: &str) -> Option<Fields<'n>> {
+    pub(crate) fn map<'n>(&mut self, node: &'n Node, what: &str, known: &[&str], example: &str) -> Option<Fields<'n>> {
         let fields = self.open_map(node, what, example)?;
         for field in fields.all().filter(|field| !known.contains(&field.key)) {
             self.problems.push(unknown_key(field, what, known));
@@ -48,7 +49,7 @@ impl Reader<'_> {
     }
 
     /// The value as a map whose keys are names that the author chose.
-    pub(super) fn open_map<'n>(&mut self, node: &'n Node, what: &str, example: &str) -> Option<Fields<'n>> {
+    pub(crate) fn open_map<'n>(&mut self, node: &'n Node, what: &str, example: &str) -> Option<Fields<'n>> {
         let Data::Map(entries) = &node.data else {
             let message = format!("{what} is a map, not {}", node.describe());
             self.problems.push(Problem::error(node.span, message).help(format!("for example {example}")));
@@ -58,18 +59,18 @@ impl Reader<'_> {
     }
 
     /// Reports a value of the wrong type or out of its range.
-    pub(super) fn wrong(&mut self, field: Field<'_>, expected: &str, example: &str) {
+    pub(crate) fn wrong(&mut self, field: Field<'_>, expected: &str, example: &str) {
         let message = format!("`{}` takes {expected}, not {}", field.key, field.node.describe());
         self.problems.push(Problem::error(field.node.span, message).help(format!("for example {example}")));
     }
 
-    pub(super) fn no_effect(&mut self, field: Field<'_>, on: &str, help: &str) {
+    pub(crate) fn no_effect(&mut self, field: Field<'_>, on: &str, help: &str) {
         let message = format!("`{}` has no effect {on}", field.key);
         self.problems.push(Problem::error(field.key_span, message).help(help));
     }
 }
 
-pub(super) fn unknown_key(field: Field<'_>, what: &str, known: &[&str]) -> Problem {
+pub(crate) fn unknown_key(field: Field<'_>, what: &str, known: &[&str]) -> Problem {
     if keys::means_secret(field.key) {
         return Problem::error(field.key_span, format!("`{}`: a workflow file holds no credentials", field.key))
             .help("keys come from the environment (such as OPENAI_API_KEY) or from the configuration");

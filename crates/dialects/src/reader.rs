@@ -1,0 +1,40 @@
+//! What every reader works with: the problems found so far, the agents declared so far, and the way to other workflows.
+//!
+//! A format's own rules live in its module; the ways to read a map, a number or a schema are in `fields` and `values`
+//! and are the same for all.
+
+use indexmap::IndexMap;
+use relais_plan::{Agent, Problem, Problems, Span};
+
+/// Pins the workflows that a workflow calls.
+pub(crate) trait Workflows {
+    /// The hash of the plan that the reference means.
+    fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem>;
+}
+
+/// What one pass over a file gathers.
+pub(crate) struct Reader<'w> {
+    pub workflows: &'w mut dyn Workflows,
+    /// The name of a workflow that has none of its own: that of its file.
+    pub stem: String,
+    /// Which graph of a file with several is read; none means the main one.
+    pub branch: Option<String>,
+    /// Declared agents and, under the id of their step, those written into a step.
+    pub agents: IndexMap<String, Agent>,
+    pub problems: Problems,
+}
+
+impl<'w> Reader<'w> {
+    pub fn new(workflows: &'w mut dyn Workflows, file: &str, branch: Option<String>) -> Reader<'w> {
+        Reader { workflows, stem: stem(file), branch, agents: IndexMap::new(), problems: Vec::new() }
+    }
+}
+
+/// `dir/price-monitor.yaml` is called `price-monitor`.
+fn stem(path: &str) -> String {
+    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    match file.rsplit_once('.') {
+        Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
+        _ => file.to_owned(),
+    }
+}
