@@ -4,6 +4,9 @@
 //! It knows the native format and no other.
 
 mod steps;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 mod values;
 mod yaml;
 
