@@ -193,6 +193,7 @@ fn is_plain(text: &str, place: Place) -> bool {
     let begins_well = text.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '/' | '$' | '(' | '.' | '«'));
     begins_well
         && !text.ends_with([' ', ':'])
+        && ![" -", " ?"].iter().any(|end| text.ends_with(end))
         && !text.starts_with("...")
         && text.chars().all(|c| is_printable(c) && !closes(c))
         && !text.contains(": ")
@@ -304,6 +305,9 @@ mod tests {
             "\ta",
             "a\t",
             "a: b",
+            "a -",
+            "a ?",
+            "a - b",
             "a:",
             ":a",
             "a #b",
@@ -400,6 +404,7 @@ mod tests {
 
     fn values() -> impl Strategy<Value = Value> {
         let text = prop_oneof![
+            "[ab]( [-?:#]){1,2}",
             "[a-c:#\\-?,\\[\\]{}&*!|>'\"%@` \t\n\\\\0-9.~_]{0,12}",
             "[ \t\na]{0,8}",
             "\\PC{0,8}",
