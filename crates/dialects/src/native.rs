@@ -27,6 +27,8 @@ use crate::fields::{Field, Fields};
 use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
+pub(crate) use triggers::{DEFAULT_CONTINUOUS_DELAY_MS, is_calendar};
+
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
     match reader.map(root, "a workflow", keys::TOP, "`steps: [{ agent: writer }]`") {
         Some(fields) => reader.top(&fields),
