@@ -31,8 +31,6 @@ const TOP: &[&str] =
     &["id", "name", "description", "agents", "nodes", "edges", "maxRounds", "executionMode", "schedule", "branches"];
 const BRANCH: &[&str] = &["id", "name", "nodes", "edges", "maxRounds", "executionMode", "schedule"];
 const EXAMPLE: &str = "`{ \"nodes\": [{ \"id\": \"a1\", \"config\": { \"agentId\": \"writer\" } }], \"edges\": [] }`";
-/// How the problem of a file begins that has branches only, where none of them was named.
-const NO_MAIN: &str = "the file has no main graph";
 
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
     match reader.map(root, "a graph", TOP, EXAMPLE) {
@@ -50,11 +48,6 @@ pub(crate) fn branches(format: Format, root: &Node) -> Vec<String> {
         }
         _ => Vec::new(),
     }
-}
-
-/// The file has branches only, which is wrong only where something is to be run.
-pub(crate) fn lacks_main(problem: &Problem) -> bool {
-    problem.message.starts_with(NO_MAIN)
 }
 
 /// A field that is there and not null.
@@ -112,6 +105,11 @@ impl Reader<'_> {
         if !matches!(field.node.data, Data::List(_)) {
             self.wrong(field, "a list of graphs", &format!("`\"branches\": [{}]`", EXAMPLE.trim_matches('`')));
         }
+        if is_empty(fields) {
+            for key in ["edges", "maxRounds", "executionMode", "schedule"] {
+                self.refuse_without_nodes(fields, key);
+            }
+        }
         let mut seen = HashSet::new();
         for (position, node) in listed(fields).iter().enumerate() {
             let id = branch_id(node, position);
@@ -127,10 +125,7 @@ impl Reader<'_> {
         if !branches.is_empty() && is_empty(fields) {
             let ids: Vec<String> = branches.iter().enumerate().map(|(at, node)| branch_id(node, at)).collect();
             let help = format!("name the branch that is meant (`--branch {}`); there are: {}", ids[0], ids.join(", "));
-            self.problems.push(Problem::error(Span::default(), format!("{NO_MAIN}, only branches")).help(help));
-            for key in ["edges", "maxRounds", "executionMode", "schedule"] {
-                self.refuse_without_nodes(fields, key);
-            }
+            self.problems.push(Problem::error(Span::default(), "the file has no main graph, only branches").help(help));
             return;
         }
         self.one_graph(fields, workflow);

@@ -77,11 +77,6 @@ pub fn read(source: &Source, loader: &dyn Loader, options: &Options) -> Loaded {
     Loaded { format, branches, plan, problems, children: reading.children }
 }
 
-/// Is this what a file is told that has branches but no main graph? It is wrong only where something is to be run.
-pub fn lacks_main(problem: &Problem) -> bool {
-    graph::lacks_main(problem)
-}
-
 /// A file of any format in the native one; or what is wrong with it.
 pub fn convert(source: &Source, loader: &dyn Loader, options: &Options) -> Result<String, Problems> {
     let Read { workflow, problems, .. } = Reading::new(source, loader).workflow(source, options);

@@ -11,7 +11,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use relais_plan::step::{Kind, Name, Step};
-use relais_plan::{OnLimit, Problem, Span, Task, Template};
+use relais_plan::{OnLimit, Problem, Span, Task, Template, Until};
 
 use super::members::{Edge, Member};
 use super::order::{self, Links};
@@ -27,6 +27,19 @@ pub(super) struct Graph {
     pub members: Vec<Member>,
     pub edges: Vec<Edge>,
     pub max_rounds: Option<u32>,
+}
+
+/// Nodes in a row that only hand on. A row of waits as long as this is nothing that anybody draws.
+const MAX_PASSED: usize = 1_000;
+
+/// Has the step nothing to say of its own?
+fn passes_on(kind: &Kind) -> bool {
+    match kind {
+        Kind::StopIf(_) | Kind::Wait(Until::For(_) | Until::At(_)) => true,
+        Kind::Wait(Until::Signal { .. } | Until::Event { .. } | Until::Person(_)) => false,
+        Kind::Call(_) | Kind::Choose { .. } | Kind::Parallel { .. } | Kind::Group { .. } => false,
+        Kind::ForEach { .. } | Kind::Repeat { .. } | Kind::Set(_) | Kind::Goto { .. } => false,
+    }
 }
 
 /// Rounds of a cycle in a graph without `maxRounds`.
@@ -223,8 +236,29 @@ impl Lowering<'_> {
             Some(cycle) if part != from => {
                 format!("{}.results[-1].{}", output_of(&cycle.rounds), self.variable(node))
             }
-            Some(_) | None => output_of(&self.graph.members[node].id),
+            Some(_) | None => self.said(node),
         }
+    }
+
+    /// What a node hands on, as it is read in its own part. One that only waits or stops hands on what it was given,
+    /// if one node leads to it.
+    fn said(&self, node: usize) -> String {
+        let (mut from, mut passed) = (node, 0);
+        while passes_on(&self.graph.members[from].step.kind) && passed < MAX_PASSED {
+            match self.links.before[from].as_slice() {
+                [only] if self.layout.part_of[*only] == self.layout.part_of[node] => {
+                    if self.layout.back.contains(&(*only, from)) {
+                        break;
+                    }
+                    from = *only;
+                }
+                [only] => return self.read(*only, self.layout.part_of[node]),
+                [] => return format!("({START})"),
+                _ => break,
+            }
+            passed += 1;
+        }
+        output_of(&self.graph.members[from].id)
     }
 
     /// The variable that hands over a node's output. Ids may have any letters, names of variables may not.
@@ -260,7 +294,7 @@ impl Lowering<'_> {
     fn handover(&self, cycle: &Cycle, span: Span, reader: &mut Reader<'_>) -> Step {
         let mut set = Vec::with_capacity(cycle.handed.len());
         for node in &cycle.handed {
-            let value = filled(&output_of(&self.graph.members[*node].id), span, reader);
+            let value = filled(&self.said(*node), span, reader);
             set.push((self.variable(*node), value));
         }
         Step { id: Some(cycle.handover.clone()), ..Step::new("set", Kind::Set(set), span) }
