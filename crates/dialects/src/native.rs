@@ -21,7 +21,6 @@ mod steps;
 mod triggers;
 
 pub(crate) use kinds::DEFAULT_MAX;
-pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;
 
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};
