@@ -268,7 +268,7 @@ fn a_trigger_says_what_it_brings() {
     home.relais(&["run", "flow.json", "x", "--simulate"]).expect(0);
 }
 
-// keeps B-17, B-39
+// keeps B-39
 #[test]
 fn each_output_stands_with_its_step() {
     let server = saying(&["# One", "two"]);
