@@ -283,7 +283,12 @@ impl Lowering<'_> {
             let inner = edges.filter(|edge| forward(&edge) && positions.contains_key(&edge.from));
             before[position] = inner.map(|edge| (positions[&edge.from], span)).collect();
         }
-        before[part.members.len()] = cycle.handed.iter().map(|node| (positions[node], span)).collect();
+        // Behind a line of nodes it comes last, whichever of them it reads.
+        let all = before.len() - 1;
+        before[all] = match line(&before[..all]).and_then(|line| line.last().copied()) {
+            Some(last) => vec![(last, span)],
+            None => cycle.handed.iter().map(|node| (positions[node], span)).collect(),
+        };
         let steps = arranged(steps, &before);
         let max = self.graph.max_rounds.unwrap_or(DEFAULT_ROUNDS);
         let on_limit = OnLimit::Complete;
