@@ -21,7 +21,6 @@ mod steps;
 mod triggers;
 
 pub(crate) use kinds::DEFAULT_MAX;
-pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;
 
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};
@@ -29,6 +28,8 @@ use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailur
 use crate::fields::{Field, Fields};
 use crate::reader::Reader;
 use crate::yaml::{Data, Node};
+
+pub(crate) use triggers::{DEFAULT_CONTINUOUS_DELAY_MS, is_calendar};
 
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
     match reader.map(root, "a workflow", keys::TOP, "`steps: [{ agent: writer }]`") {

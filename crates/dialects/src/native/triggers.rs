@@ -230,7 +230,7 @@ impl Reader<'_> {
 }
 
 /// `daily@HH:mm`, `weekly@1,3,5` or `weekly@1,3,5@HH:mm`; 0 is Sunday.
-fn is_calendar(text: &str) -> bool {
+pub(crate) fn is_calendar(text: &str) -> bool {
     match text.split('@').collect::<Vec<_>>().as_slice() {
         ["daily", clock] => is_clock(clock),
         ["weekly", days] => are_days(days),
