@@ -135,6 +135,7 @@ fn step_key(kind: &str, key: &str) -> Value {
         ("repeat", "while") => refer("expression", "Asked before each pass; false ends the repeat."),
         ("repeat", "max") => whole("Passes at most (default 100).", 1),
         ("repeat", "delay") => refer("duration", "Between two passes."),
+        ("repeat", "keep") => choice("The output: that of all passes, or of the last alone.", &["all", "last"]),
         ("repeat", "on_limit") => choice("What reaching `max` leads to.", &["fail", "complete"]),
         ("goto", "max") => whole("How often the target may be entered by jumps (default 100).", 1),
         _ => common_key(key),

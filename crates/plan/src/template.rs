@@ -460,7 +460,10 @@ impl<'n> Rendering<'n> {
             Part::Raw(text) => self.write(text),
             Part::Emit(code) => {
                 let value = self.eval(code)?;
-                self.write(&in_text_bounded(&value, self.inline_bytes))
+                match (&*value, is_bounded(&code.node)) {
+                    (Value::String(text), true) => self.write(text),
+                    _ => self.write(&in_text_bounded(&value, self.inline_bytes)),
+                }
             }
             Part::If(test, yes, no) => {
                 let taken = truth(&*self.eval(test)?);
@@ -546,6 +549,15 @@ impl<'n> Rendering<'n> {
         }
         names.iter().zip(parts).for_each(|(name, part)| self.scope.set(name, part));
         Ok(())
+    }
+}
+
+/// `reference` has measured the value before it was indented; the text around the same value must not be measured again.
+fn is_bounded(node: &Node) -> bool {
+    match node {
+        Node::Filter("reference", ..) => true,
+        Node::Filter("indent", input, _) => is_bounded(input),
+        _ => false,
     }
 }
 
