@@ -1,8 +1,8 @@
 //! How outputs reach the next executor's prompt.
 //!
 //! `$previous_output` and `{previous_output}`, each also with a path behind it (`$previous_output.prices[0].url`,
-//! `{previous_output.prices}`), become JSON indented by 2. A dot that no name follows is a full stop. Everything else is
-//! text as it stands, and what is put in is never looked at again.
+//! `{previous_output.prices}`), become JSON indented by 2; only a part that is text goes in as it is, without quotes. A dot
+//! that no name follows is a full stop. Everything else is text as it stands, and what is put in is never looked at again.
 //!
 //! What the previous output is:
 //! - in the first executor there is none, and the words stay as they are written;
@@ -23,6 +23,8 @@ const TASK: &str = "Execute your task.";
 const TASK_AFTER: &str = "Now execute your task.";
 const WORD: &str = "previous_output";
 
+/// A longer text may be larger than what goes into a prompt.
+const MAX_TEXT_LETTERS: usize = 16 * 1024;
 /// Values are no deeper than this.
 const MAX_SEGMENTS: usize = 64;
 /// Further away, a bracket has nothing to do with the word before it.
@@ -73,11 +75,14 @@ impl<'a> Previous<'a> {
 
     /// The source that puts in what lies at a path of the previous output.
     fn put_in(&self, path: &str, written: &str, kept: Kept) -> String {
-        let show = |value: String, id: &str| format!("{{{{ {value} | {} }}}}", kept.reference(id));
+        let show = |value: String, id: &str| match path {
+            "" => format!("{{{{ {value} | {} }}}}", kept.reference(id)),
+            _ => part(&value, &kept.reference(id)),
+        };
         match self {
             Previous::None => escaped(written),
             Previous::Output(id) => show(format!("{}{path}", output_of(id)), &quoted(id)),
-            Previous::Item(id) => show(format!("item{path}"), &quoted(id)),
+            Previous::Item(id) => part(&format!("item{path}"), &kept.reference(&quoted(id))),
             Previous::Pass(before, inner) => {
                 let again = show(format!("loop.previous{path}"), &quoted(inner));
                 let first = match before {
@@ -111,6 +116,12 @@ impl<'a> Previous<'a> {
             }
         }
     }
+}
+
+/// A part of an output: a text goes in as it is, anything else as JSON.
+fn part(value: &str, reference: &str) -> String {
+    let is_text = format!("{value} is string and {value} | length <= {MAX_TEXT_LETTERS}");
+    format!("{{% if {is_text} %}}{{{{ {value} }}}}{{% else %}}{{{{ {value} | {reference} }}}}{{% endif %}}")
 }
 
 /// All earlier outputs as one JSON object, each by itself replaced where it is large. The same few words however many
