@@ -22,9 +22,11 @@ pub(crate) fn list(view: &View<'_>) -> Result<Cow<'static, Value>, EvalError> {
         at = view.run.scope(scope).parent.map(|(up, _)| up);
     }
     let mut found = Found { view, list: Vec::new() };
+    let mut prefix = String::new();
     for scope in chain.into_iter().rev() {
-        found.needed(scope)?;
-        found.scope(scope, "")?;
+        found.needed(scope, &prefix)?;
+        prefix += &found.block(scope);
+        found.scope(scope, &prefix)?;
     }
     Ok(Cow::Owned(Value::Array(found.list)))
 }
@@ -73,13 +75,24 @@ impl Found<'_, '_> {
         Ok(())
     }
 
+    /// What a lane adds to the paths of its steps, wherever they are seen from.
+    fn block(&self, scope: ScopeId) -> String {
+        let place = self.view.run.scope(scope);
+        let (ScopeKind::Lane, Some((_, node))) = (place.kind, place.parent) else { return String::new() };
+        let block = self.view.ctx.program.plan.node(node);
+        match &block.op {
+            Op::Fan(fan) if fan.output == FanOutput::Keyed => format!("{}/", block.key),
+            Op::Fan(_) | Op::Call(_) | Op::Choose { .. } | Op::Each(_) | Op::Wait(_) | Op::End { .. } => String::new(),
+        }
+    }
+
     /// In a DAG, the lanes that this one comes after, directly or not.
-    fn needed(&mut self, scope: ScopeId) -> Result<(), EvalError> {
+    fn needed(&mut self, scope: ScopeId, prefix: &str) -> Result<(), EvalError> {
         let place = self.view.run.scope(scope);
         let (ScopeKind::Lane, Some((up, node))) = (place.kind, place.parent) else { return Ok(()) };
         let Op::Fan(fan) = &self.view.ctx.program.plan.node(node).op else { return Ok(()) };
         let lanes = before(fan, place.number);
-        self.lanes(up, node, lanes, "")
+        self.lanes(up, node, lanes, prefix)
     }
 }
 
