@@ -18,7 +18,7 @@ mod tree;
 use std::collections::HashMap;
 
 use relais_plan::step::Workflow;
-use relais_plan::{Expr, Problem, Schema, Span};
+use relais_plan::{Expr, Problem, Schema, Span, Template};
 use serde_json::{Value, json};
 
 use crate::fields::{Field, Fields};
@@ -27,13 +27,20 @@ use crate::yaml::{Data, Node};
 
 /// How often a step may run in one cycle where the file does not say.
 const MAX_LOOP_ITERATIONS: u32 = 100;
+/// What the last step gave; where that is a condition that took no arm, what the agent before it did.
+const OUTPUT: &str = "{{ (earlier | last).output if previous is none else previous }}";
 const EXAMPLE: &str = "`workflow: [{ type: agent, name: writer }]`";
 
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
     let Some(fields) = reader.known_map(root, "a pipeline", keys::TOP, keys::NOT_AT_TOP, EXAMPLE) else {
         return Workflow::default();
     };
-    let mut workflow = Workflow { name: reader.stem.clone(), input_schema: prompt_schema(), ..Workflow::default() };
+    let mut workflow = Workflow {
+        name: reader.stem.clone(),
+        input_schema: prompt_schema(),
+        output: Template::text(OUTPUT, Span::default()).ok(),
+        ..Workflow::default()
+    };
     fields.get("version").into_iter().for_each(|field| reader.version(field));
     workflow.description = fields.get("metadata").map(|field| reader.metadata(field)).unwrap_or_default();
     let mut staff = agents::Staff::read(&fields, reader);

@@ -84,23 +84,38 @@ impl<'n> Tree<'n> {
         tree
     }
 
-    /// Steps of agents that have no id are called by their agent; what an author wrote is not taken from him.
+    /// Steps of agents that have no id are called by their agent: first those that always run, then those in arms, which
+    /// may mean one of the first. What an author wrote is not taken from him.
     fn name_agents(&mut self) {
-        let mut taken: HashSet<String> =
-            self.items.iter().filter(|item| item.is_named).map(|item| item.id.clone()).collect();
+        let named = self.items.iter().filter(|item| item.is_named && !self.is_named_as_agent(item));
+        let mut taken: HashSet<String> = named.map(|item| item.id.clone()).collect();
         let mut counts: HashMap<String, u32> = HashMap::new();
-        for item in self.items.iter_mut().filter(|item| !item.is_named) {
+        let (inside, outside): (Vec<usize>, Vec<usize>) = (0..self.items.len()).partition(|step| self.in_arm(*step));
+        for step in outside.into_iter().chain(inside) {
+            let item = &mut self.items[step];
             let What::Agent(agent) = &item.what else { continue };
+            if item.is_named {
+                continue;
+            }
             let count = counts.entry(agent.text.clone()).or_insert(0);
-            loop {
+            item.id = loop {
                 *count += 1;
                 let id = if *count == 1 { agent.text.clone() } else { format!("{}_{count}", agent.text) };
                 if taken.insert(id.clone()) {
-                    item.id = id;
-                    break;
+                    break id;
                 }
-            }
+            };
         }
+    }
+
+    fn in_arm(&self, step: usize) -> bool {
+        self.around(step).any(|around| self.lists[self.items[around].list].place == Place::Arm)
+    }
+
+    /// A step in an arm that has its agent's name as id: it may mean the step that is called so.
+    fn is_named_as_agent(&self, item: &Item<'_>) -> bool {
+        let in_arm = self.lists[item.list].place == Place::Arm;
+        in_arm && matches!(&item.what, What::Agent(agent) if agent.text == item.id)
     }
 
     fn index(&mut self) {
