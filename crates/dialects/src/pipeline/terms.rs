@@ -287,11 +287,11 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
                 Some(Part::Key("order")) => return Ok(self.order(*children)),
                 Some(Part::Key(word @ ("status" | "error"))) => return Ok(self.read(step, word)),
                 Some(Part::Key("outputs" | "steps")) => match self.part(true) {
-                    Some(part) => step = self.child(*children, &part, start)?,
+                    Some(part) => step = self.child(step, *children, &part, start)?,
                     None => return Ok(self.read(step, "outputs")),
                 },
                 // The flat form: `outputs.inner.x`.
-                Some(part @ Part::Key(_)) if inside => step = self.child(*children, &part, start)?,
+                Some(part @ Part::Key(_)) if inside => step = self.child(step, *children, &part, start)?,
                 None if inside => return Ok(self.block(step, *children)),
                 _ => return Err(self.no_part(start, &item.id, &["outputs", "steps", "order", "status", "error"])),
             }
@@ -335,7 +335,8 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
         self.at = end;
         match agent.filter(|agent| reads_field && !self.terms.staff.is_structured(agent)) {
             Some(agent) => {
-                let message = format!("the agent `{agent}` has no `structured_output`, so its output has no fields");
+                let written = &self.source[start..path_end];
+                let message = format!("`{written}`: the agent `{agent}` has no `structured_output`, so no fields");
                 let help = format!("declare `structured_output` with a schema for `{agent}`, or read the whole output");
                 Err(Problem::error(self.place(start, path_end), message).help(help))
             }
@@ -343,9 +344,10 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
         }
     }
 
-    fn child(&mut self, children: usize, part: &Part<'_>, start: usize) -> Result<usize, Problem> {
+    fn child(&mut self, block: usize, children: usize, part: &Part<'_>, start: usize) -> Result<usize, Problem> {
         let tree = self.terms.tree;
         let steps = tree.children(children);
+        let block = &tree.items[block].id;
         let named = |name: &str| steps.iter().copied().find(|step| tree.items[*step].id == name);
         let found = match part {
             Part::Index(index) => steps.get(*index).copied(),
@@ -356,10 +358,10 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
             let place = self.place(start, self.at);
             let ids = || steps.iter().map(|step| tree.items[*step].id.as_str());
             match part {
-                Part::Index(index) => Problem::error(place, format!("the parallel step has no child {index}"))
+                Part::Index(index) => Problem::error(place, format!("`{block}` has no child {index}"))
                     .help(format!("its children are numbered from 0 to {}", steps.len().saturating_sub(1))),
                 Part::Key(name) => {
-                    let problem = Problem::error(place, format!("the parallel step has no child `{name}`"));
+                    let problem = Problem::error(place, format!("`{block}` has no child `{name}`"));
                     match self.terms.near(name, ids()) {
                         Some(near) => problem.help(format!("did you mean `{near}`?")),
                         None => {
@@ -448,4 +450,110 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
 
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use relais_plan::{Op, Plan, Source};
+
+    struct Nowhere;
+
+    impl crate::Loader for Nowhere {
+        fn load(&self, reference: &str, _from: &str) -> Result<Source, String> {
+            Err(reference.to_owned())
+        }
+    }
+
+    const FILE: &str = "\
+agents:
+  w: { model: m, instruction: Write. }
+  s: { model: m, instruction: Say., structured_output: { schema: { x: [string], ok: boolean } } }
+  i: { model: m, instruction: \"INSTRUCTION\" }
+workflow:
+  - { type: agent, name: w }
+  - { id: my-s, type: agent, name: s }
+  - id: p
+    type: parallel
+    steps:
+      - { id: a, type: agent, name: w }
+      - { id: in-ner, type: parallel, steps: [{ id: b-1, type: agent, name: s }, { id: c, type: agent, name: w }] }
+  - { type: agent, name: i }
+  - { id: if, type: condition, condition: \"CONDITION\", true: [{ type: agent, name: w }, { type: agent, name: w }] }
+";
+
+    /// The plan, or the first problem with the text that it marks.
+    fn read(instruction: &str, condition: &str) -> Result<Plan, String> {
+        let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+        let text = FILE.replace("INSTRUCTION", &quoted(instruction)).replace("CONDITION", &quoted(condition));
+        let source = Source { name: "t.yaml".into(), text };
+        let loaded = crate::read(&source, &Nowhere, &Default::default());
+        match loaded.problems.first() {
+            Some(problem) => {
+                let marked = &source.text[problem.span.start as usize..problem.span.end as usize];
+                Err(format!("{marked}: {}", problem.message))
+            }
+            None => Ok(loaded.plan.unwrap()),
+        }
+    }
+
+    #[test]
+    fn conditions_are_translated() {
+        let check = |condition: &str, expected: &str| {
+            let plan = read("Hi.", condition).unwrap_or_else(|problem| panic!("{condition}: {problem}"));
+            let Op::Choose { arms, .. } = &plan.node(plan.find("if").unwrap()).op else { panic!("{condition}") };
+            assert_eq!(arms[0].when.source(), expected, "{condition}");
+        };
+        check("{{ $steps.w.output }}", "steps.w.output");
+        check("$steps.w.output == 'a'", "steps.w.output == 'a'");
+        check("{{$steps.w.output}} == 'a'", "{{steps.w.output}} == 'a'");
+        check("'{{ $steps.w.output }}' == '$steps.w'", "'{{ steps.w.output }}' == '$steps.w'");
+        check("{{ $steps.my-s.output.x[0] == \"it's\" }}", "steps[\"my-s\"].output.x[0] == \"it's\"");
+        check("$steps['my-s'].output.ok and not false", "steps[\"my-s\"].output.ok and not false");
+        check("$steps.w.output.strip() == ''", "steps.w.output.strip() == ''");
+        check("$steps.p.outputs.a.output == 'x'", "steps.a.output == 'x'");
+        check("$steps.p.outputs[1].outputs[0].output.ok", "steps[\"b-1\"].output.ok");
+        check("$steps.p.outputs.in-ner.outputs.b-1.output.ok", "steps[\"b-1\"].output.ok");
+        check("$steps.p.outputs.in-ner.c.output == ''", "steps.c.output == ''");
+        check("$steps.p.outputs['in-ner.c'].output == ''", "steps.c.output == ''");
+        check("$steps.p.steps.a.agent == 'w'", "\"w\" == 'w'");
+        check("$steps.p.order[0] == 'a'", "[\"a\", \"in-ner\"][0] == 'a'");
+        check("'a' in $steps.p.outputs", "'a' in steps.p.outputs");
+        check("input.steps.x == {'a': {'b': 1}}", "input.steps.x == {'a': {'b': 1}}");
+    }
+
+    #[test]
+    fn only_tags_with_a_dollar_are_templates() {
+        let check = |instruction: &str, expected: &str| {
+            let plan = read(instruction, "true").unwrap_or_else(|problem| panic!("{instruction}: {problem}"));
+            let text = serde_json::to_string(&plan.agents["i"].instructions).unwrap();
+            assert_eq!(text, expected, "{instruction}");
+        };
+        check("Hi {{ name }}", r#"{"text":"Hi {{ '{' }}{ name }}"}"#);
+        check("{{ $steps.w.output }}", r#"{"ref":"steps.w.output"}"#);
+        check(
+            "a {% if %} {{ $steps.w.output | upper }}",
+            r#"{"text":"a {{ '{' }}% if %} {{ steps.w.output | upper }}"}"#,
+        );
+        check("{{ '$steps' }} costs $5 {{", r#"{"text":"{{ '{' }}{ '$steps' }} costs $5 {{ '{' }}{{ '{' }}"}"#);
+    }
+
+    #[test]
+    fn mistakes_are_marked_where_they_are() {
+        let check = |text: &str, expected: &str| {
+            let found = [read(text, "true"), read("Hi.", text)].map(|read| read.map(|_| ()).unwrap_err());
+            assert_eq!(found, [expected, expected], "{text}");
+        };
+        check("{{ $steps.x.output }}", "$steps.x: no step is called `x`");
+        check("{{ $stpes.x.output }}", "$stpes: unknown name `$stpes`");
+        check("{{ $steps.w.outptu.x }}", "$steps.w.outptu: `$steps.w.outptu` is no part of the step `w`");
+        check("{{ $steps.p.outputs.z.output }}", "$steps.p.outputs.z: `p` has no child `z`");
+        check("{{ $steps.p.outputs[2].output }}", "$steps.p.outputs[2]: `p` has no child 2");
+        check("{{ $steps.if }}", "$steps.if: `$steps.if` is no part of the step `if`");
+        check(
+            "{{ $steps.w.output.x.y }}",
+            "$steps.w.output.x: `$steps.w.output.x`: the agent `w` has no `structured_output`, so no fields",
+        );
+        check("{{ $steps.w.output", "{{: `{{` is not closed by `}}`");
+    }
 }

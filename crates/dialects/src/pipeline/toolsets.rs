@@ -22,8 +22,11 @@ impl Staff<'_> {
         };
         let mut tools: Vec<String> = Vec::new();
         for node in items {
-            let found = self.toolset(node, reader);
-            tools.extend(found);
+            for tool in self.toolset(node, reader) {
+                if !tools.contains(&tool) {
+                    tools.push(tool);
+                }
+            }
         }
         tools
     }

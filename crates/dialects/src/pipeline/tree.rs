@@ -15,6 +15,7 @@ use super::agents::{Staff, filled};
 use super::keys;
 use crate::fields::{Field, Fields, unknown_key};
 use crate::reader::Reader;
+use crate::values::duration_of;
 use crate::yaml::{Data, Node};
 
 const EXAMPLE: &str = "`{ type: agent, name: writer }`";
@@ -322,11 +323,21 @@ impl Reader<'_> {
         Retry {
             max_attempts: fields.get("max_attempts").and_then(|field| self.whole(field, 0)).unwrap_or_default(),
             backoff: (fields.get("backoff").and_then(|field| self.choice(field, &backoffs))).unwrap_or(Backoff::Fixed),
-            delay_ms: (fields.get("initial_delay_seconds").and_then(|field| self.duration(field)))
+            delay_ms: (fields.get("initial_delay_seconds").and_then(|field| self.seconds(field)))
                 .unwrap_or(default.delay_ms),
             on: fields.get("on").map(|field| self.retry_on(field)).unwrap_or_default(),
             ..default
         }
+    }
+
+    /// A number of seconds, in milliseconds.
+    fn seconds(&mut self, field: Field<'_>) -> Option<u64> {
+        let is_number = matches!(&field.node.data, Data::Scalar(Value::Number(_)));
+        let seconds = duration_of(field.node).filter(|ms| is_number && *ms > 0);
+        if seconds.is_none() {
+            self.wrong(field, "a number of seconds above 0", &format!("`{}: 2`", field.key));
+        }
+        seconds
     }
 
     /// Where a step goes back to: an id, or the position in the workflow, counted from 0 as in `outputs[0]`.
