@@ -1,5 +1,7 @@
 //! The format `dag`: the schema-checked DAG of personas.
 
+mod prompt;
+
 use relais_plan::step::Workflow;
 
 use crate::reader::Reader;
