@@ -8,6 +8,7 @@ mod dag;
 mod fields;
 mod graph;
 mod native;
+mod normal;
 mod pipeline;
 mod reader;
 mod schema;
@@ -180,7 +181,8 @@ impl<'l> Reading<'l> {
 
     fn tree(&mut self, format: Format, root: &Node, source: &Source, options: &Options) -> (Workflow, Problems) {
         let mut reader = Reader::new(self, &source.name, options.branch.clone());
-        let workflow = by_format(format, root, &mut reader);
+        let mut workflow = by_format(format, root, &mut reader);
+        normal::workflow(&mut workflow);
         (workflow, reader.problems)
     }
 
