@@ -31,6 +31,23 @@ const MARK: char = '\u{f8f0}';
 const SETTINGS: &[&str] = &["env", "environment_variables", "headers"];
 const SECRET: &str = "secret";
 
+/// What belongs to a deployment and says nothing about a workflow: its variables need not be set here.
+const DEPLOYMENT: &[&str] = &[
+    "log",
+    "shared_config",
+    "namespace",
+    "broker",
+    "app_module",
+    "app_base_path",
+    "session_service",
+    "artifact_service",
+    "artifact_scope",
+    "agent_card_publishing",
+    "agent_discovery",
+    "inter_agent_communication",
+    "supports_streaming",
+];
+
 /// Does the text have a key at its top that only this format has?
 pub(crate) fn is_likely(text: &str) -> bool {
     let mut lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
@@ -301,7 +318,7 @@ impl Expansion {
     pub(crate) fn parse(&self, loader: &dyn Loader) -> Result<Node, Problems> {
         let mut root = yaml::parse(&self.text).map_err(|problems| self.located(problems))?;
         let mut resolving = Resolving { expansion: self, loader, told: HashSet::new(), bytes: 0, problems: Vec::new() };
-        resolving.node(&mut root, false);
+        resolving.level(&mut root);
         match resolving.problems.is_empty() {
             true => Ok(root),
             false => Err(self.located(resolving.problems)),
@@ -412,6 +429,21 @@ impl Expansion {
         rest.starts_with(scalar) && !is_quoted && !is_block
     }
 
+    /// The tree with its marks as they were written.
+    fn restore(&self, node: &mut Node) {
+        match &mut node.data {
+            Data::Scalar(Value::String(text)) => *text = self.as_written(text),
+            Data::Scalar(_) => {}
+            Data::List(items) => items.iter_mut().for_each(|item| self.restore(item)),
+            Data::Map(entries) => {
+                for entry in entries {
+                    entry.key = self.as_written(&entry.key);
+                    self.restore(&mut entry.value);
+                }
+            }
+        }
+    }
+
     /// What the `at`th part of a text that is split at the marks stands for, if it is one.
     fn mark(&self, at: usize, part: &str) -> Option<(usize, &Mark)> {
         let number = part.parse::<usize>().ok().filter(|_| at % 2 == 1)?;
@@ -459,6 +491,19 @@ struct Resolving<'e> {
 }
 
 impl Resolving<'_> {
+    /// The file, an app or its configuration: where the sections of a deployment stand.
+    fn level(&mut self, node: &mut Node) {
+        let Data::Map(entries) = &mut node.data else { return self.node(node, false) };
+        for entry in entries {
+            match (snake_case(&entry.key).as_str(), &mut entry.value.data) {
+                (key, _) if DEPLOYMENT.contains(&key) => self.expansion.restore(&mut entry.value),
+                ("apps", Data::List(apps)) => apps.iter_mut().for_each(|app| self.level(app)),
+                ("app_config", _) => self.level(&mut entry.value),
+                _ => self.entry(entry),
+            }
+        }
+    }
+
     /// `settings`: the value belongs to a map or key that may name secrets.
     fn node(&mut self, node: &mut Node, settings: bool) {
         match &mut node.data {
@@ -586,6 +631,12 @@ fn holds_secret(name: &str) -> bool {
     is_secret(name) || name.to_uppercase().split('_').any(is_short)
 }
 
+/// `appConfig` is `app_config`.
+fn snake_case(key: &str) -> String {
+    let word = |letter: char| letter.is_uppercase().then_some('_').into_iter().chain(letter.to_lowercase());
+    key.chars().flat_map(word).collect()
+}
+
 /// Tokens that are counted are no secret.
 fn is_secret(key: &str) -> bool {
     means_secret(&key.to_lowercase().replace("tokens", ""))
@@ -704,6 +755,18 @@ mod tests {
         refused("a: ${DB_PASS, x}\n", &[], (1, 4), "means a secret");
         refused("env: { A: \"${API_TOKEN, abc}\" }\n", &[], (1, 12), "has a default");
         refused("env: { A: [\"${API_TOKEN}\"] }\n", &[], (1, 13), "means a secret");
+    }
+
+    #[test]
+    fn a_deployment_is_left_alone() {
+        let check = |text: &str| {
+            check(text, &[], yaml::parse(&Source { name: "".into(), text: text.into() }).unwrap().to_value())
+        };
+        check("broker: { url: \"${MISSING}\", password: \"${API_TOKEN, default}\" }\n");
+        check("sharedConfig: [{ model: { \"${MISSING}\": \"${API_TOKEN}\" } }]\n");
+        check("apps: [{ broker: \"${MISSING}\", app_config: { namespace: \"${MISSING}\" } }]\n");
+        refused("shared_config: [&m { key: \"${API_TOKEN}\" }]\nmodel: *m\n", &[], (1, 28), "means a secret");
+        refused("workflow: { log: \"${MISSING}\" }\n", &[], (1, 19), "`MISSING`");
     }
 
     const SHARED: (&str, &str) = ("shared.yaml", "models:\n  - fast\n\n  - slow");
