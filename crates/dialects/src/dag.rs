@@ -1,5 +1,8 @@
 //! The format `dag`: the schema-checked DAG of personas.
 
+pub(crate) mod expand;
+mod prompt;
+
 use relais_plan::step::Workflow;
 
 use crate::reader::Reader;
