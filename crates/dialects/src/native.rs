@@ -20,6 +20,8 @@ mod policies;
 mod steps;
 mod triggers;
 
+pub(crate) use steps::article;
+
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};
 

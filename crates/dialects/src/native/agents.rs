@@ -50,7 +50,7 @@ impl Reader<'_> {
         }
     }
 
-    fn temperature(&mut self, field: Field<'_>) -> Option<f64> {
+    pub(crate) fn temperature(&mut self, field: Field<'_>) -> Option<f64> {
         let number = match &field.node.data {
             Data::Scalar(Value::Number(number)) => number.as_f64(),
             _ => None,
