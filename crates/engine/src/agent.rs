@@ -300,6 +300,7 @@ impl<'a> Loop<'a> {
         let room = self.step.run.room(self.step.ctx.program, (self.step.scope, self.step.node), want);
         room.map_err(|failure| Stop::Fail(failure, Again::Never))?;
         let tool = used.call.tool.clone();
+        let arguments = self.with_version(&tool, arguments);
         let effect = effect_of(self.step, &tool, &arguments);
         Ok(Command::CallTool { tool, arguments, effect, use_id: Some(used.call.id.clone()) })
     }
@@ -352,7 +353,7 @@ impl<'a> Loop<'a> {
             let there = if names.is_empty() { "there are none yet".to_owned() } else { names.join(", ") };
             Mark::Wrong(format!("there is no artifact `{name}`; artifacts: {there}"))
         })?;
-        let chosen = match version {
+        let chosen = match version.or_else(|| self.own_version(name)) {
             Some(number) => versions.get((number as usize).wrapping_sub(1)),
             None => versions.last(),
         };
@@ -367,6 +368,27 @@ impl<'a> Loop<'a> {
         }
         let loaded = self.step.ctx.values.get(&artifact.blob.hash);
         loaded.cloned().ok_or_else(|| Mark::Load(artifact.blob.hash.clone()))
+    }
+
+    /// The latest version of an artifact that this very step has saved: where several run at once under one name, each
+    /// means its own.
+    fn own_version(&self, name: &str) -> Option<u32> {
+        let own = (self.step.scope, self.step.node);
+        let last = self.step.run.savers.get(name)?.iter().rposition(|saver| *saver == own)?;
+        u32::try_from(last + 1).ok()
+    }
+
+    /// `load_artifact` without a version means the step's own, too, if another step has saved one since.
+    fn with_version(&self, tool: &str, mut arguments: Value) -> Value {
+        let name = arguments.get("name").and_then(Value::as_str).filter(|_| tool == "load_artifact");
+        let own = name.and_then(|name| Some((self.own_version(name)?, self.step.run.artifacts.get(name)?.len())));
+        if let Some((own, count)) = own
+            && own as usize != count
+            && arguments.get("version").is_none()
+        {
+            arguments["version"] = json!(own);
+        }
+        arguments
     }
 
     /// Results of calls that could not be made, for the model to repair.

@@ -27,7 +27,17 @@ pub(crate) struct Prompt<'a> {
 
 impl Prompt<'_> {
     pub(crate) fn template(&self, _problems: &mut Problems) -> Template {
-        Template::plain(self.instruction, Span::default())
+        let schema = self.output_schema.map(|s| format!("{:#}", s.json())).unwrap_or_default();
+        let text = format!(
+            "{}\n\nWORKFLOW EXECUTION MODE {} {}\nNode {} of {}\n{}\n«result:artifact=x status=success»\nYour output artifact MUST conform to this schema:\n{schema}\n",
+            self.instruction,
+            self.workflow,
+            self.node,
+            self.position.0,
+            self.position.1,
+            self.request.map_or("", |r| r.0)
+        );
+        Template::plain(&text, Span::default())
     }
 }
 
