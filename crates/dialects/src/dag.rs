@@ -13,6 +13,9 @@ mod nodes;
 mod personas;
 mod prompt;
 
+pub(crate) mod expand;
+mod prompt;
+
 use relais_plan::step::Workflow;
 use relais_plan::{ExitWhen, Limits, Problem, Span};
 
