@@ -5,15 +5,13 @@
 //! passes: `nodes` finds them and who stands inside whom, `names` and `links` find who reads whom, `lower` makes steps.
 //! `prompt` has the words that a node's agent hears.
 
+pub(crate) mod expand;
 mod keys;
 mod links;
 mod lower;
 mod names;
 mod nodes;
 mod personas;
-mod prompt;
-
-pub(crate) mod expand;
 mod prompt;
 
 use relais_plan::step::Workflow;
