@@ -341,9 +341,10 @@ impl<'a> Loop<'a> {
         let segments =
             relais_plan::path::parse(path).map_err(|e| Mark::Wrong(format!("`{path}` is not a path: {e}")))?;
         let found = relais_plan::path::get(&value, &segments);
-        found
-            .cloned()
-            .map_err(|m| Mark::Wrong(format!("`{name}` has no `{}` at `{}`; there is {}", m.segment, m.upto, m.there)))
+        found.cloned().map_err(|missing| {
+            let upto = if missing.upto.is_empty() { "the top".to_owned() } else { format!("`{}`", missing.upto) };
+            Mark::Wrong(format!("`{name}` has no `{}` at {upto}; there: {}", missing.segment, missing.there))
+        })
     }
 
     fn artifact(&self, name: &str, version: Option<u32>) -> Result<Value, Mark> {
