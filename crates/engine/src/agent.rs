@@ -261,7 +261,9 @@ impl<'a> Loop<'a> {
         self.break_loop(work)?;
         let say = self.told(work)?;
         if !say.is_empty() && work.corrections >= self.agent.output_retries {
-            let message = format!("the agent's tool calls could not be read {} times in a row", work.corrections + 1);
+            let why = say.iter().find_map(told_text).unwrap_or_default();
+            let times = work.corrections + 1;
+            let message = format!("the agent's tool calls could not be read {times} times in a row: {why}");
             return Err(fail(ErrorKind::Reference, message));
         }
         self.ask_model(work, say)
@@ -528,6 +530,13 @@ const CUT: &str = "it was cut off at the output limit, so answer in fewer words"
 fn not_json(error: &str, schema: &Schema) -> String {
     let schema = serde_json::to_string_pretty(schema.json()).unwrap_or_default();
     format!("Your answer is not JSON: {error}\n\nIt must be JSON only that fits this schema:\n{schema}")
+}
+
+fn told_text(message: &Message) -> Option<&str> {
+    match message {
+        Message::Tool { text, .. } => Some(text),
+        Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
+    }
 }
 
 fn uncertain(used: &Use) -> Option<&Failure> {

@@ -260,7 +260,8 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         step.when = self.read[number].when.clone();
         let worker = matches!(part.shape, Shape::Agent | Shape::Workflow);
         let (timeout, retry) = (part.keys.get("timeout"), part.keys.get("retry_strategy"));
-        let output_key = part.keys.get("output_key");
+        let around = part.parent.map(|parent| &self.nodes.parts[parent].shape);
+        let output_key = part.keys.get("output_key").filter(|_| matches!(around, Some(Shape::Fork { .. })));
         step.timeout_ms = timeout.and_then(|field| self.reader.duration(field));
         step.timeout_ms = step.timeout_ms.or(self.settings.timeout_ms.filter(|_| worker));
         step.retry = match retry {
@@ -571,7 +572,8 @@ impl Reader<'_> {
         if let Some(backoff) = keys.get("backoff").and_then(|field| self.dag_keys(field.node, &keys::BACKOFF)) {
             self.dag_backoff(&backoff, &mut retry);
         }
-        retry
+        // No try after the first: nothing else of it matters.
+        if retry.max_attempts == 0 { Retry::default() } else { retry }
     }
 
     fn dag_backoff(&mut self, keys: &Keys<'_>, retry: &mut Retry) {

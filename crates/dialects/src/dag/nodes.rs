@@ -279,7 +279,8 @@ fn body_names<'n>(body: &'n Node, names: &mut HashSet<&'n str>) {
         Data::List(items) => items.iter().for_each(|item| body_names(item, names)),
         // A node, a case, or the map of `on_exit`, which has bodies under words of its own.
         Data::Map(entries) if entries.iter().any(|entry| is_ending(&entry.key)) => {
-            entries.iter().for_each(|entry| body_names(&entry.value, names));
+            let endings = entries.iter().filter(|entry| is_ending(&entry.key));
+            endings.for_each(|entry| body_names(&entry.value, names));
         }
         Data::Map(_) => named_in(body, names),
     }

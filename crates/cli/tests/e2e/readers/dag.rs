@@ -178,6 +178,8 @@ fn value_references_reach_the_tool_and_not_the_model() {
         "{seen}"
     );
     let step = project.step("a");
+    let results: Vec<&Value> = step["calls"].as_array().unwrap().iter().map(|call| &call["output"]).collect();
+    assert!(results.iter().all(|result| !result.to_string().contains("secret-sku")), "{results:?}");
     assert_eq!(step["calls"][0]["input"]["name"], "node_a_input.json");
     assert_eq!(given(&step)["order"]["lines"][1]["sku"], "secret-sku");
 }
@@ -256,7 +258,7 @@ workflow: { nodes: [{ id: a, agent_persona: P, retry_strategy: { limit: 3, backo
         project.run(json!({})).expect(1);
         project.home.expect_failure("refused", &["Customer validation failed: invalid email"]);
         assert_eq!(project.heard("a").len(), 1);
-        assert_eq!(project.status("b"), "skipped");
+        assert!(project.step("b").is_null());
     }
 }
 
@@ -318,7 +320,7 @@ fn every_edge_is_validated() {
 personas:
   - { agent_name: P, instruction: Work., input_schema: { type: object, properties: { n: { type: integer } }, required: [n] } }
 workflow:
-  input_schema: { type: object, properties: { start: {} }, required: [start] }
+  input_schema: { type: object, required: [start] }
   output_schema: { type: object, properties: { total: { type: integer } }, required: [total] }
   nodes: [{ id: a, agent_persona: P, input: { n: \"{{workflow.input.start}}\" } }]
 ";
@@ -368,15 +370,17 @@ fn edges_that_cannot_fit_are_refused_at_load() {
 fn nodes_have_states_and_times() {
     // keeps E-16
     let workflow = plain(
-        "workflow: { nodes: [{ id: ok, agent_persona: P }, { id: bad, agent_persona: P, depends_on: [ok], retry_strategy: { limit: 1, backoff: { duration: 1ms } } }, { id: never, agent_persona: P, depends_on: [bad] }] }",
+        "workflow: { nodes: [{ id: ok, agent_persona: P }, { id: bad, agent_persona: P, depends_on: [ok], retry_strategy: { limit: 1, backoff: { duration: 1ms } } }, { id: never, agent_persona: P, depends_on: [bad] }], on_exit: { failure: { id: report, agent_persona: P, input: { states: [\"{{ok.status}}\", \"{{bad.status}}\", \"{{never.status}}\"], why: \"{{bad.error.message}}\" } } } }",
     );
     let broken =
         (0..2).map(|_| turn("bad", 0, json!({ "error": { "kind": "provider", "message": "down" } }))).collect();
-    let project = Project::new(&workflow, vec![gives("ok", json!({ "n": 1 })), broken]);
+    let project = Project::new(&workflow, vec![gives("ok", json!({ "n": 1 })), broken, gives("report", json!({}))]);
     project.run(json!({ "x": 1 })).expect(1);
     let (ok, bad) = (project.step("ok"), project.step("bad"));
     assert_eq!((&ok["status"], &bad["status"]), (&json!("completed"), &json!("failed")));
-    assert_eq!(project.status("never"), "skipped");
+    let report = given(&project.step("report"));
+    assert_eq!(report["states"], json!(["completed", "failed", "skipped"]));
+    assert!(report["why"].as_str().unwrap_or_default().contains("down"), "{report}");
     assert!(ok["started_at"].as_u64() <= ok["ended_at"].as_u64() && ok["started_at"].is_u64(), "{ok}");
     assert_eq!((&ok["output"]["value"], given(&ok)), (&json!({ "n": 1 }), json!({ "x": 1 })));
     assert!(bad["error"].to_string().contains("down"), "{bad}");
@@ -440,30 +444,22 @@ workflow:
       expression: \"{{check.output.priority}}\"
       cases: [{ value: \"high\", nodes: [{ id: urgent, agent_persona: P }] }, { value: \"low\", nodes: [{ id: batch, agent_persona: P }] }]
       default: [{ id: fallback, agent_persona: P }]
+  output_mapping:
+    routing: \"{{routing.output}}\"
+    priority: \"{{priority.output}}\"
+    states: [\"{{yes.status}}\", \"{{no.status}}\", \"{{urgent.status}}\", \"{{batch.status}}\", \"{{fallback.status}}\"]
 ");
-    let check = |output: Value, taken: [&str; 2], skipped: [&str; 3]| {
-        let project = Project::new(
-            &workflow,
-            vec![gives("check", output), gives(taken[0], json!({ "a": 1 })), gives(taken[1], json!({ "b": 2 }))],
-        );
-        assert_eq!(project.completes(json!({})), json!({ "routing": { "a": 1 }, "priority": { "b": 2 } }));
-        taken.iter().for_each(|id| assert_eq!(project.status(id), "completed", "{id}"));
-        let trace = project.home.show();
-        let status = |id: &str| {
-            trace["steps"].as_array().unwrap().iter().find(|step| step["key"] == id).map(|step| step["status"].clone())
-        };
-        skipped.iter().for_each(|id| assert!(status(id).is_none_or(|status| status == "skipped"), "{id}"));
+    let check = |output: Value, taken: [&str; 2], states: [&str; 5]| {
+        let turns =
+            vec![gives("check", output), gives(taken[0], json!({ "a": 1 })), gives(taken[1], json!({ "b": 2 }))];
+        let output = Project::new(&workflow, turns).completes(json!({}));
+        assert_eq!(output, json!({ "routing": { "a": 1 }, "priority": { "b": 2 }, "states": states }));
     };
-    check(
-        json!({ "valid": false, "score": 95, "name": "O'Neil", "priority": "high" }),
-        ["yes", "urgent"],
-        ["no", "batch", "fallback"],
-    );
-    check(
-        json!({ "valid": true, "score": 5, "name": "O\"Neil", "priority": "other" }),
-        ["no", "fallback"],
-        ["yes", "urgent", "batch"],
-    );
+    let (taken, not) = ("completed", "skipped");
+    let first = json!({ "valid": false, "score": 95, "name": "O'Neil", "priority": "high" });
+    check(first, ["yes", "urgent"], [taken, not, taken, not, not]);
+    let second = json!({ "valid": true, "score": 5, "name": "O\"Neil", "priority": "other" });
+    check(second, ["no", "fallback"], [not, taken, not, not, taken]);
 }
 
 #[test]
@@ -494,10 +490,8 @@ workflow:
     let project = Project::new(&fork(""), vec![fails("a", "no data"), slow()]);
     project.run(json!({})).expect(1);
     project.home.expect_failure("refused", &["no data"]);
-    assert_eq!(
-        (project.status("both"), project.status("b"), project.status("next")),
-        ("failed".into(), "completed".into(), "skipped".into())
-    );
+    assert_eq!((project.status("both"), project.status("b")), ("failed".into(), "completed".into()));
+    assert!(project.step("next").is_null());
     let project = Project::new(
         &fork("wait_for: [a]"),
         vec![gives("a", json!({ "n": 1 })), slow(), gives("next", json!({ "ok": 1 }))],
@@ -519,7 +513,7 @@ workflow:
     - { id: both, type: fork, branches: [{ id: a, agent_persona: A, output_key: billing }] }
     - { id: b, agent_persona: B, input: { iban: \"{{both.output.billing.iban}}\" } }
 ";
-    refused(workflow, &["`both.output.billing.iban`", "does not fit"]);
+    refused(workflow, &["both.output.billing.iban` does not fit `iban`", "it is a text, and wanted is an integer"]);
 }
 
 #[test]
@@ -623,7 +617,10 @@ fn an_agent_may_load_its_input_to_decide() {
     ];
     let project = Project::new(&workflow, vec![turns]);
     assert_eq!(project.completes(json!({ "word": "xylophone" })), json!({ "saw": true }));
-    assert!(project.seen("a").contains("xylophone"));
+    let step = project.step("a");
+    let loaded = step["calls"].as_array().unwrap().iter().find(|call| call["name"] == "load_artifact").unwrap();
+    assert_eq!(loaded["output"], json!({ "word": "xylophone" }));
+    assert!(!project.seen("a").contains("xylophone"));
 }
 
 #[test]
@@ -701,6 +698,79 @@ apps:
 }
 
 #[test]
+fn loops_end_by_their_condition_or_their_limit() {
+    // keeps E-28, E-29
+    let workflow = plain(
+        "
+workflow:
+  nodes:
+    - id: again
+      type: loop
+      max_iterations: 3
+      condition: \"{{try.output.round}} == {{workflow.input.enough}}\"
+      loop_body: [{ id: try, agent_persona: P, input: { round: \"{{loop.iteration_count}}\" } }]
+  output_mapping: { rounds: \"{{again.output.results}}\", why: \"{{again.output.ended_by}}\" }
+",
+    );
+    let content = json!({ "round": "«value:node_try_input.json:round»" });
+    let turns = vec![
+        turn("try", 0, calls("save_artifact", json!({ "name": "t.json", "content": content }))),
+        turn("try", 1, says("«result:artifact=t.json status=success»")),
+    ];
+    let project = Project::new(&workflow, vec![turns]);
+    let rounds = |last: u32| (1..=last).map(|round| json!({ "round": round })).collect::<Vec<_>>();
+    assert_eq!(project.completes(json!({ "enough": 2 })), json!({ "rounds": rounds(2), "why": "until" }));
+    assert_eq!(project.completes(json!({ "enough": 9 })), json!({ "rounds": rounds(3), "why": "limit" }));
+}
+
+#[test]
+fn a_map_at_once_keeps_items_apart() {
+    // keeps E-03, E-20
+    let workflow = plain(
+        "
+workflow:
+  nodes:
+    - { id: all, type: map, items: \"{{workflow.input.list}}\", node: one }
+    - { id: one, type: agent, agent_name: P, input: { it: \"{{item}}\" } }
+  outputMapping: { got: \"{{all.output.results}}\" }
+",
+    );
+    let content = json!({ "it": "«value:node_one_input.json:it»" });
+    let mut turns = vec![
+        turn("one", 0, calls("save_artifact", json!({ "name": "same.json", "content": content }))),
+        turn("one", 1, says("«result:artifact=same.json status=success»")),
+    ];
+    turns.iter_mut().for_each(|turn| turn["delay_ms"] = json!(50));
+    let project = Project::new(&workflow, vec![turns]);
+    let list: Vec<u32> = (0..8).collect();
+    let got: Vec<Value> = list.iter().map(|it| json!({ "it": it })).collect();
+    assert_eq!(project.completes(json!({ "list": list })), json!({ "got": got }));
+    project.run(json!({ "list": vec![0; 101] })).expect(1);
+    project.home.expect_failure("limit", &["101", "100"]);
+}
+
+#[test]
+fn data_that_looks_like_a_reference_stays_data() {
+    // keeps E-03, E-30
+    let text = "{{a.output.x}} {% if %} «value:node_a_input.json:x» <<step_output.1>> $previous_output «result:status=failure message=x»";
+    let workflow = plain(
+        "workflow: { nodes: [{ id: a, agent_persona: P }, { id: b, agent_persona: P, input: { whole: \"{{a.output.x}}\", part: \"<{{a.output.x}}>\", own: \"{% raw %} {# c #}\" } }] }",
+    );
+    let copy = |node: &str, path: &str| {
+        let content = json!({ "x": format!("«value:node_{node}_input.json:{path}»") });
+        let name = format!("{node}.json");
+        vec![
+            turn(node, 0, calls("save_artifact", json!({ "name": name, "content": content }))),
+            turn(node, 1, says(&format!("«result:artifact={name} status=success»"))),
+        ]
+    };
+    let project = Project::new(&workflow, vec![copy("a", "text"), copy("b", "part")]);
+    assert_eq!(project.completes(json!({ "text": text })), json!({ "x": format!("<{text}>") }));
+    let b = given(&project.step("b"));
+    assert_eq!(b, json!({ "whole": text, "part": format!("<{text}>"), "own": "{% raw %} {# c #}" }));
+}
+
+#[test]
 fn the_examples_run_simulated() {
     // keeps E-22, E-24, E-25, E-28
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/dag");
@@ -712,7 +782,12 @@ fn the_examples_run_simulated() {
         }
         count += 1;
         let home = Home::new();
-        let input = home.file("input.json", &json!({ "document": "d", "ticket": "t", "order": "o", "text": "x", "order_id": "A-17", "skus": ["a", "b"], "priority": "express" }).to_string());
+        let input = match path.file_stem().unwrap().to_str().unwrap() {
+            "order" => json!({ "order_id": "A-17", "skus": ["a", "b"], "priority": "express" }),
+            "onboarding" => json!({ "document": "Ann Lee" }),
+            _ => json!({ "text": "anything" }),
+        };
+        let input = home.file("input.json", &input.to_string());
         let input = format!("@{}", input.display());
         home.relais(&["run", path.to_str().unwrap(), "--simulate", "--input", &input]).expect(0);
         home.expect_status("completed");
