@@ -198,8 +198,8 @@ impl Reader<'_> {
         let steps = lowering.top();
         workflow.exits = lowering.exits(exits);
         workflow.output = keys.get("output_mapping").map(|field| lowering.value(field.node));
+        workflow.steps = if fails_fast || steps.len() < 2 { steps } else { lowering.drained(steps) };
         lowering.finish();
-        workflow.steps = if fails_fast || steps.len() < 2 { steps } else { lower::drained(steps) };
     }
 
     fn dag_exits<'n>(&mut self, field: Field<'n>, nodes: &mut Nodes<'n>) -> Vec<(ExitWhen, Vec<usize>)> {

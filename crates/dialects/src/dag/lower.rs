@@ -10,9 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use relais_plan::step::{Awaited, Branch, Kind, Name, Step};
-use relais_plan::{
-    Agent, Backoff, Call, Expr, LaneFailure, OnLimit, Problem, Retry, Schema, Span, Task, Template, step,
-};
+use relais_plan::{Agent, Backoff, Call, Expr, LaneFailure, OnLimit, Problem, Retry, Schema, Span, Task, Template};
 use serde_json::Value;
 
 use super::keys::{self, Keys};
@@ -200,6 +198,17 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
                 step
             })
             .collect()
+    }
+
+    /// The top level as one block, so that a failed node lets the others finish. Its id is not one of the nodes'.
+    pub fn drained(&self, steps: Vec<Step>) -> Vec<Step> {
+        let mut id = "nodes".to_owned();
+        while self.nodes.ids.contains_key(&id) {
+            id.push('_');
+        }
+        let span = steps.first().map_or_else(Span::default, |step| step.span);
+        let group = Kind::Group { steps, on_failure: LaneFailure::Drain };
+        vec![Step { id: Some(id), ..Step::new("steps", group, span) }]
     }
 
     /// A list inside a node, or one of `on_exit`.
@@ -586,15 +595,4 @@ impl Reader<'_> {
         }
         retry.max_delay_ms = keys.get("max_duration").and_then(|field| self.duration(field));
     }
-}
-
-/// The top level as one block, so that a failed node lets the others finish. Its id is not one of the nodes'.
-pub(super) fn drained(steps: Vec<Step>) -> Vec<Step> {
-    let mut id = "nodes".to_owned();
-    while steps.iter().any(|step| step.id.as_deref() == Some(&id)) {
-        id.push('_');
-    }
-    let span = steps.first().map_or_else(Span::default, |step| step.span);
-    let group = Kind::Group { steps, on_failure: LaneFailure::Drain };
-    vec![step::Step { id: Some(id), ..Step::new("steps", group, span) }]
 }

@@ -14,6 +14,9 @@ use crate::fields::Field;
 use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
+/// Ids are part of the names of artifacts, which have a bound.
+const MAX_ID_CHARS: usize = 150;
+
 /// One node of the file.
 pub(super) struct Part<'n> {
     pub id: String,
@@ -154,19 +157,30 @@ impl Reader<'_> {
             self.problems.push(problem.help("for example `id: extract`"));
             return None;
         };
-        let name = self.name(id)?;
+        let name = self.dag_id(id, nodes)?;
         let number = nodes.parts.len();
-        if nodes.ids.insert(name.clone(), number).is_some() {
-            let problem = Problem::error(id.node.span, format!("there are two nodes `{name}`"));
-            self.problems.push(problem.help("an id is unique in the whole workflow"));
-            return None;
-        }
+        nodes.ids.insert(name.clone(), number);
         let span = id.node.span;
         let part = Part { id: name, span, keys, shape: Shape::Agent, parent: at.parent, list };
         nodes.parts.push(part);
         let shape = self.dag_shape(word, number, at.depth, nodes);
         nodes.parts[number].shape = shape;
         Some(number)
+    }
+
+    /// An id that is not taken, and that can be part of an artifact's name.
+    fn dag_id(&mut self, field: Field<'_>, nodes: &Nodes<'_>) -> Option<String> {
+        let name = self.name(field)?;
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let (message, help) = if nodes.ids.contains_key(&name) {
+            (format!("there are two nodes `{name}`"), "an id is unique in the whole workflow")
+        } else if name.len() > MAX_ID_CHARS || !name.chars().all(is_fine) {
+            (format!("`{name}` cannot be the id of a node"), "letters, digits, `_` and `-`, at most 150 of them")
+        } else {
+            return Some(name);
+        };
+        self.problems.push(Problem::error(field.node.span, message).help(help));
+        None
     }
 
     /// The type; a node with a persona is an agent without saying so.
