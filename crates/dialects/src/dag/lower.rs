@@ -166,16 +166,14 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         self.places = vec![0; self.nodes.parts.len()];
         let top = self.nodes.top.clone();
         let order = self.links.order(&top).unwrap_or(top);
-        let mut next = 1;
         let rank: HashMap<usize, usize> = order.iter().enumerate().map(|(rank, node)| (*node, rank)).collect();
         let outermost = |node: usize| {
             std::iter::successors(Some(node), |&node| self.nodes.parts[node].parent).last().unwrap_or(node)
         };
         let mut all: Vec<usize> = (0..self.nodes.parts.len()).collect();
         all.sort_by_key(|&node| (rank.get(&outermost(node)).copied().unwrap_or(usize::MAX), node));
-        for node in all {
-            self.places[node] = next;
-            next += 1;
+        for (place, node) in (1..).zip(all) {
+            self.places[node] = place;
         }
     }
 
