@@ -782,7 +782,7 @@ fn the_examples_run_simulated() {
         }
         count += 1;
         let home = Home::new();
-        let input = match path.file_stem().unwrap().to_str().unwrap() {
+        let input = match path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap() {
             "order" => json!({ "order_id": "A-17", "skus": ["a", "b"], "priority": "express" }),
             "onboarding" => json!({ "document": "Ann Lee" }),
             _ => json!({ "text": "anything" }),
