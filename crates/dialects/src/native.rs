@@ -21,6 +21,8 @@ mod steps;
 mod triggers;
 
 pub(crate) use kinds::DEFAULT_MAX;
+pub(crate) use steps::article;
+pub(crate) use triggers::{DEFAULT_CONTINUOUS_DELAY_MS, is_calendar};
 
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};
@@ -28,8 +30,6 @@ use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailur
 use crate::fields::{Field, Fields};
 use crate::reader::Reader;
 use crate::yaml::{Data, Node};
-
-pub(crate) use triggers::{DEFAULT_CONTINUOUS_DELAY_MS, is_calendar};
 
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
     match reader.map(root, "a workflow", keys::TOP, "`steps: [{ agent: writer }]`") {
