@@ -22,7 +22,7 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "pending_nodes": named(&states, "pending"),
         "node_states": states,
         "input": shown.input,
-        "output": shown.output,
+        "output": if trace.status == RunStatus::Failed.word() { &Value::Null } else { &shown.output },
         "error": shown.error_message(),
         "errors": errors(shown),
         "user_id": trace.user,

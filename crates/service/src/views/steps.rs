@@ -123,7 +123,7 @@ fn input(seen: &Seen<'_, '_>) -> Value {
 
 fn messages(call: &CallTrace) -> Vec<Value> {
     if call.what != "model" {
-        return Vec::new();
+        return call.use_id.as_ref().map(|id| tool_result(call, id)).into_iter().collect();
     }
     let said = call.input.as_array().map_or(&[][..], Vec::as_slice).iter().map(message);
     let answer = (!call.output.is_null()).then(|| {
@@ -134,16 +134,24 @@ fn messages(call: &CallTrace) -> Vec<Value> {
     said.chain(answer).collect()
 }
 
+/// What the model was told of a call that it asked for.
+fn tool_result(call: &CallTrace, id: &str) -> Value {
+    let content = match (&call.error, &call.output) {
+        (Some(error), _) => error.message.clone(),
+        (None, Value::String(text)) => text.clone(),
+        (None, other) => other.to_string(),
+    };
+    json!({ "role": "tool", "content": content, "tool_call_id": id, "name": call.name, "status": call.status })
+}
+
 fn message(said: &Value) -> Value {
     let mut told = json!({ "role": said["role"], "content": said["text"].as_str().unwrap_or_default() });
     if let Some(calls) = said["calls"].as_array().filter(|calls| !calls.is_empty()) {
         let call = |call: &Value| json!({ "id": call["id"], "name": call["tool"], "arguments": call["arguments"] });
         told["tool_calls"] = calls.iter().map(call).collect();
     }
-    for (from, to) in [("use_id", "tool_call_id"), ("tool", "name"), ("failed", "failed"), ("model", "model")] {
-        if let Some(field) = said.get(from) {
-            told[to] = field.clone();
-        }
+    if let Some(model) = said.get("model") {
+        told["model"] = model.clone();
     }
     told
 }
