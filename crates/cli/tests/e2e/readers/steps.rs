@@ -268,6 +268,23 @@ fn a_trigger_says_what_it_brings() {
     home.relais(&["run", "flow.json", "x", "--simulate"]).expect(0);
 }
 
+// keeps B-08
+#[test]
+fn a_workflow_is_active_unless_it_says_otherwise() {
+    let mut file = workflow(vec![llm("a", "A", "x")]);
+    file["trigger"] = json!({ "initial_data_description": "A mail" });
+    file["trigger_uuid"] = json!(null);
+    file.as_object_mut().unwrap().remove("is_active");
+    let home = Home::new();
+    home.file("flow.json", &file.to_string());
+    let converted = home.relais(&["convert", "flow.json"]).expect(0).stdout;
+    for part in ["name: flow", "alias: 0b7f2a4e-6a2d-4c57-9a56-1f5f0f3f8a10", "triggers"] {
+        assert!(converted.contains(part), "{part} in {converted}");
+    }
+    file["is_activ"] = json!(true);
+    refused(&file, &["unknown key `is_activ`", "did you mean `is_active`?"]);
+}
+
 // keeps B-39
 #[test]
 fn each_output_stands_with_its_step() {
