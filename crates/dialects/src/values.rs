@@ -95,6 +95,14 @@ impl Reader<'_> {
         duration
     }
 
+    /// A duration, which may be zero.
+    pub(crate) fn pause(&mut self, field: Field<'_>) -> Option<u64> {
+        match duration_of(field.node) {
+            Some(0) => Some(0),
+            Some(_) | None => self.duration(field),
+        }
+    }
+
     pub(crate) fn choice<T: Copy>(&mut self, field: Field<'_>, words: &[(&str, T)]) -> Option<T> {
         let written = field.node.as_text();
         let chosen = words.iter().find(|(word, _)| Some(*word) == written).map(|(_, value)| *value);
@@ -246,8 +254,15 @@ fn literal_text(text: &str) -> Result<String, &'static str> {
     Ok(quote(text))
 }
 
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
+}
+
+/// The output of a step, as an expression.
+pub(crate) fn output_of(id: &str) -> String {
+    let is_plain = id.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_plain { format!("steps.{id}.output") } else { format!("steps[{}].output", quote(id)) }
 }
 
 #[cfg(test)]

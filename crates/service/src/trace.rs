@@ -26,6 +26,8 @@ pub struct Trace {
     pub usage: Usage,
     /// Estimates of calls that were under way when a process died or a step was given up.
     pub lost: Reserve,
+    pub user: String,
+    pub thread: String,
     pub simulated: bool,
     pub forked_from: Option<RunId>,
     pub parent: Option<RunId>,
@@ -40,6 +42,9 @@ pub struct Trace {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct StepTrace {
+    /// Where in the run it stood.
+    #[serde(skip)]
+    pub place: (ScopeId, NodeId),
     /// `loop[7]/fetch`.
     pub path: String,
     pub key: String,
@@ -70,6 +75,9 @@ pub struct CallTrace {
     /// `model`, `tool`, `run`, `sleep`, `person`, `signal`, `event`.
     pub what: &'static str,
     pub name: String,
+    /// The model's own number of a tool call that it asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_id: Option<String>,
     /// `running`, `success`, `failed`, `timeout`, `cancelled`.
     pub status: &'static str,
     pub input: Value,
@@ -172,6 +180,7 @@ impl<'a> Writer<'a> {
         let path = step_path(self.program, &self.run, scope, node);
         let depth = path.matches('/').count() + self.inside(node);
         self.steps.push(StepTrace {
+            place: (scope, node),
             path,
             key: plan.key.clone(),
             kind: plan.kind.clone(),
@@ -205,6 +214,7 @@ impl<'a> Writer<'a> {
             id,
             what,
             name,
+            use_id: use_id(command),
             status: "running",
             input,
             output: Value::Null,
@@ -328,6 +338,8 @@ impl<'a> Writer<'a> {
             error: closed.and_then(|c| c.error.clone()),
             usage: run.usage,
             lost: run.lost,
+            user: run.opened.user.clone(),
+            thread: run.opened.thread.clone(),
             simulated: run.opened.mode.simulate,
             forked_from: self.forked_from,
             parent: run.opened.parent.as_ref().map(|p| p.run),
@@ -339,18 +351,30 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Which steps are inside which, by their positions.
+pub(crate) struct Tree {
+    pub outermost: Vec<usize>,
+    pub inside: Vec<Vec<usize>>,
+}
+
+impl Tree {
+    pub fn of(steps: &[StepTrace]) -> Tree {
+        let mut latest: HashMap<&str, usize> = HashMap::new();
+        let mut tree = Tree { outermost: Vec::new(), inside: vec![Vec::new(); steps.len()] };
+        for (index, step) in steps.iter().enumerate() {
+            match around(&step.path).find_map(|path| latest.get(path)) {
+                Some(parent) => tree.inside[*parent].push(index),
+                None => tree.outermost.push(index),
+            }
+            latest.insert(&step.path, index);
+        }
+        tree
+    }
+}
+
 /// What ran side by side is told lane by lane instead of mixed.
 fn nested(steps: Vec<StepTrace>) -> Vec<StepTrace> {
-    let mut latest: HashMap<&str, usize> = HashMap::new();
-    let mut inside: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
-    let mut outermost = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
-        match around(&step.path).find_map(|path| latest.get(path)) {
-            Some(parent) => inside[*parent].push(index),
-            None => outermost.push(index),
-        }
-        latest.insert(&step.path, index);
-    }
+    let Tree { outermost, inside } = Tree::of(&steps);
     let mut order = Vec::with_capacity(steps.len());
     let mut todo: Vec<usize> = outermost.into_iter().rev().collect();
     while let Some(index) = todo.pop() {
@@ -386,6 +410,14 @@ fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
         versions.iter().enumerate().map(one).collect::<Vec<_>>()
     };
     run.artifacts.iter().flat_map(versions).collect()
+}
+
+fn use_id(command: &Command) -> Option<String> {
+    match command {
+        Command::CallTool { use_id, .. } => use_id.clone(),
+        Command::CallModel { .. } | Command::Sleep { .. } | Command::AskPerson(_) => None,
+        Command::Await(_) | Command::StartRun(_) => None,
+    }
 }
 
 fn described(command: &Command) -> (&'static str, String, Value) {
