@@ -134,7 +134,7 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
         let mut quote = None;
         for (at, c) in self.rest().char_indices().skip(2).take(MAX_TAG_CHARS) {
             match (quote, c) {
-                (None, '$') => return self.word_at(self.at + at + 1) != "",
+                (None, '$') => return !self.word_at(self.at + at + 1).is_empty(),
                 (None, '\'' | '"') => quote = Some(c),
                 (None, '}' | '{') => return false,
                 (Some(open), c) if c == open => quote = None,
