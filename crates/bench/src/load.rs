@@ -32,7 +32,7 @@ const KINDS: &[Kind] = &[
     Kind { name: "pipeline, a line", format: Format::Pipeline, text: pipeline_line },
     Kind { name: "pipeline, parallel", format: Format::Pipeline, text: pipeline_blocks },
     Kind { name: "graph, a line", format: Format::Graph, text: |nodes| graph(nodes, &line(nodes)) },
-    Kind { name: "graph, a fan", format: Format::Graph, text: |nodes| graph(nodes, &fan(nodes)) },
+    Kind { name: "graph, fans of 20", format: Format::Graph, text: |nodes| graph(nodes, &fans(nodes)) },
     Kind { name: "dag, a line", format: Format::Dag, text: |nodes| dag(nodes, 1) },
     Kind { name: "dag, layers of 10", format: Format::Dag, text: |nodes| dag(nodes, 10) },
 ];
@@ -204,12 +204,17 @@ fn line(nodes: usize) -> String {
     lines("", nodes - 1, |node| format!("  - {{ from: n{node}, to: n{} }}", node + 1))
 }
 
-/// All side by side between the first and the last.
-fn fan(nodes: usize) -> String {
-    let last = nodes - 1;
-    lines("", nodes.saturating_sub(2), |node| {
-        let inner = node + 1;
-        format!("  - {{ from: n0, to: n{inner} }}\n  - {{ from: n{inner}, to: n{last} }}")
+/// Every twentieth node is where the ones before it meet and the ones after it part.
+fn fans(nodes: usize) -> String {
+    lines("", nodes, |node| {
+        let hub = node - node % 20;
+        let meet = Some(hub + 20).filter(|next| *next < nodes);
+        let part = format!("  - {{ from: n{hub}, to: n{node} }}");
+        match (node == hub, meet) {
+            (true, _) => String::new(),
+            (false, None) => part,
+            (false, Some(next)) => format!("{part}\n  - {{ from: n{node}, to: n{next} }}"),
+        }
     })
 }
 
