@@ -1,9 +1,11 @@
 //! Our adapter of the side-by-side benchmark: `relais-bench <workload> [json-params]` over the real engine, the real
-//! SQLite store with `synchronous=FULL` and the real model client. `relais-bench limits` prints the bare baseline.
+//! SQLite store with `synchronous=FULL` and the real model client. `relais-bench limits` prints the bare baseline,
+//! `relais-bench load` what loading files costs.
 //!
 //! The protocol: `@begin` and `@end` around the timed phase, a line on standard input after each, then `@result {…}`.
 
 mod limits;
+mod load;
 mod protocol;
 mod rig;
 
@@ -20,8 +22,10 @@ const THREADS: usize = 2;
 
 fn main() -> Result<()> {
     let args = Args::read()?;
-    if args.work == "limits" {
-        return limits::print(&protocol::folder());
+    match args.work.as_str() {
+        "limits" => return limits::print(&protocol::folder()),
+        "load" => return load::print(&args),
+        _ => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     runtime.block_on(measure(&args))?;
@@ -40,7 +44,7 @@ async fn measure(args: &Args) -> Result<()> {
         "W5" => waiting(args, &rig).await,
         "W6" => cold(&rig).await,
         "W7" => growth(args, &rig, &stamps).await,
-        other => bail!("there is no workload {other}; W1 to W7, or limits"),
+        other => bail!("there is no workload {other}; W1 to W7, limits or load"),
     }
 }
 

@@ -125,7 +125,7 @@ fn spec(name: &str, description: &str, parameters: Value) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters, effect: Effect::Idempotent }
 }
 
-struct NoFiles;
+pub struct NoFiles;
 
 impl Loader for NoFiles {
     fn load(&self, reference: &str, _from: &str) -> Result<Source, String> {
