@@ -3,7 +3,7 @@
 //! An executor is a step that calls an agent, a tool or a workflow; one that is repeated is a single executor with all
 //! that its passes did.
 
-use relais_engine::{Millis, RunStatus, StepStatus, Stored, Usage, agent_of};
+use relais_engine::{RunStatus, StepStatus, Stored, Usage, agent_of};
 use relais_plan::{LargeValues, Node, NodeId, Op, Plan, Task};
 use serde_json::{Value, json};
 
@@ -149,7 +149,6 @@ fn never_ran(node: &Node) -> Value {
 }
 
 fn tool_call(call: &CallTrace) -> Value {
-    let started: Millis = call.asked_at;
     json!({
         "tool": call.name,
         "input": call.input,
@@ -157,7 +156,7 @@ fn tool_call(call: &CallTrace) -> Value {
         "status": if call.status == "cancelled" { "failed" } else { call.status },
         "error_message": call.error.as_ref().map(|error| &error.message),
         "duration_ms": call.answered_at.map(|_| call.ms),
-        "started_at": instant(started),
+        "started_at": instant(call.asked_at),
         "completed_at": call.answered_at.map(instant),
     })
 }

@@ -82,10 +82,9 @@ fn instance(shown: &Shown<'_>, seen: &Seen<'_, '_>, visit: u32) -> Value {
     if kind != "stop_checker" {
         told["messages"] = Value::Array(step.calls.iter().flat_map(messages).collect());
         let summary = step.output.as_ref().map(Stored::summary).unwrap_or_default();
-        told["output"] = match step.status {
-            StepStatus::Completed => record(derived(shown.trace.run, &format!("output/{place}")), seen.output, summary),
-            _ => Value::Null,
-        };
+        let id = derived(shown.trace.run, &format!("output/{place}"));
+        let gave = step.status == StepStatus::Completed;
+        told["output"] = if gave { record(id, seen.output, summary) } else { Value::Null };
     }
     told
 }

@@ -48,7 +48,7 @@ fn check(value: &Value, expected: &[(&str, Value)]) {
     }
 }
 
-// keeps A-12, A-30, A-38, A-39
+// keeps A-12, A-30, A-38, A-39, A-40
 #[test]
 fn a_run_reads_as_a_chain_of_executors() {
     let home = chain();
@@ -218,7 +218,7 @@ fn a_run_reads_as_an_execution_with_its_trail() {
     assert_eq!(view["output"]["count"], 2, "{view:#}");
 }
 
-// keeps E-16, E-17, E-37
+// keeps E-16, E-17, E-21, E-37
 #[test]
 fn a_run_reads_as_the_state_of_a_dag() {
     let home = Home::new();
@@ -260,6 +260,23 @@ fn a_run_reads_as_the_state_of_a_dag() {
         assert!(state.pointer(path).is_some_and(Value::is_string), "{path} in {state:#}");
     }
     assert!(state["node_states"]["ship"]["error"].as_str().unwrap().contains("no ship"), "{state:#}");
+    // The next process loads the state, runs the failed node again and goes on from there; what is done stays done.
+    home.file("b.json", r#"[{"text": "shipped"}]"#);
+    home.relais(&["resume", "--last"]).expect(0);
+    let resumed = shown(&home, "dag")["workflow_execution"].clone();
+    let states = &resumed["node_states"];
+    check(
+        &resumed,
+        &[
+            ("/status", json!("completed")),
+            ("/execution_id", state["execution_id"].clone()),
+            ("/node_states/check/start_time", state["node_states"]["check"]["start_time"].clone()),
+            ("/node_states/check/end_time", state["node_states"]["check"]["end_time"].clone()),
+            ("/node_states/ship/output", json!("shipped")),
+            ("/node_states/close/output", json!("fine")),
+        ],
+    );
+    assert!(states["check"].get("executions").is_none(), "{states:#}");
 }
 
 #[test]
