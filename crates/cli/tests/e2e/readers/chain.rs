@@ -181,7 +181,7 @@ fn loops_in_the_spec_are_kept_by_the_engine() {
     assert_eq!(trace["output"]["value"], json!({"status": "pending"}));
     let note = |key: &str| step(&trace, key)["note"].to_string();
     assert!(note("limit").contains("limit"), "{}", note("limit"));
-    assert!(note("each").contains('1') || note("each").contains("truncated"), "{}", note("each"));
+    assert!(note("each").contains("1 left out"), "{}", note("each"));
     assert_eq!(server.received().len(), 7);
 }
 
@@ -219,7 +219,7 @@ fn a_large_output_is_a_file_that_the_next_executor_can_read() {
         match is_read {
             true => Behaviour::say(r#"{"ok": true}"#),
             false => {
-                let arguments = json!({"path": path, "limit": 3}).to_string();
+                let arguments = json!({"path": path, "limit": 200}).to_string();
                 Behaviour::Say(Said::text("").call("read_file", &arguments))
             }
         }
@@ -313,4 +313,61 @@ fn a_run_can_be_cancelled_and_keeps_what_it_has() {
     process.end().expect(130);
     let trace = home.expect_status("cancelled");
     assert_eq!(trace["output"]["value"], json!({"x": 1}));
+}
+
+#[test]
+fn tools_that_have_changed_are_warned_about() {
+    // keeps A-24
+    let server = ModelServer::start();
+    server.always(Behaviour::say(r#"{"x": 1}"#));
+    let mut one = executor("a", "A", json!({"x": "int"}));
+    one["tools"] = json!(["read_file"]);
+    let home = chain(&server, &[one]);
+    home.relais(&["run", "chain.json"]).expect(0);
+    // As if the version had been made when the tools were others.
+    let db = rusqlite::Connection::open(home.database()).unwrap();
+    let update = "UPDATE documents SET body = replace(body, 'sha256:', 'sha256:0') WHERE kind = 'workflow'";
+    assert_eq!(db.execute(update, []).unwrap(), 1);
+    drop(db);
+    home.relais(&["run", "chain.json"]).expect(0).says(&["the tools of `Chain` have changed since version 1"]);
+}
+
+#[test]
+fn a_tool_that_takes_too_long_shows_at_the_call_and_at_the_executor() {
+    // keeps A-39
+    let server = ModelServer::start();
+    server.push(Behaviour::say(r#"{"x": 1}"#));
+    let code = json!({"code": "while True: pass", "timeout_s": 1}).to_string();
+    server.push(Behaviour::Say(Said::text("").call("run_python", &code)));
+    server.always(Behaviour::say("I cannot go on."));
+    let mut second = executor("b", "B $previous_output", json!({"y": "int"}));
+    second["tools"] = json!(["execute_python"]);
+    let home = chain(&server, &[executor("a", "A", json!({"x": "int"})), second]);
+    home.relais(&["run", "chain.json"]).expect(1);
+    let trace = home.expect_status("partial_success");
+    let failed = step(&trace, "b");
+    let call = failed["calls"].as_array().unwrap().iter().find(|call| call["what"] == "tool").unwrap();
+    assert_eq!(call["status"], "timeout", "{call:#}");
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the tool `run_python` had failed: timeout"), "{message}");
+}
+
+#[test]
+fn a_large_output_lies_there_again_after_a_restart() {
+    // keeps A-18, A-25
+    let server = ModelServer::start();
+    server.push(Behaviour::say(&json!({"list": vec!["0123456789"; 10_000]}).to_string()));
+    server.push(Behaviour::status(401));
+    let steps = [executor("a", "A", json!({"list": ["str"]})), executor("b", "$previous_output", json!({"y": "int"}))];
+    let home = chain(&server, &steps);
+    let work = home.file("w", "").with_file_name("work");
+    home.relais(&["run", "chain.json", "--workspace", "work"]).expect(1);
+    let run = home.expect_status("partial_success")["run"].as_str().unwrap().to_owned();
+    let file = work.join(format!("data/users/default/workflows/{run}/executor_a.json"));
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap()["list"].as_array().unwrap().len(), 10_000);
+    std::fs::remove_dir_all(&work).unwrap();
+    server.push(Behaviour::say(r#"{"y": 1}"#));
+    home.relais(&["resume", "--last"]).expect(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), kept);
 }
