@@ -6,6 +6,7 @@ use std::sync::Arc;
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::Effect;
 use relais_plan::problem::nearest;
+use ring::digest;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -116,20 +117,19 @@ impl Manifest {
     pub fn new(version: String, tools: &[ToolSpec]) -> Manifest {
         let mut tools: Vec<&ToolSpec> = tools.iter().collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut hasher = blake3::Hasher::new();
+        let mut hash = digest::Context::new(&digest::SHA256);
         for tool in &tools {
-            hasher.update(json!([tool.name, sorted(&tool.parameters)]).to_string().as_bytes());
+            hash.update(json!([tool.name, sorted(&tool.parameters)]).to_string().as_bytes());
         }
-        Manifest {
-            version,
-            hash: hasher.finalize().to_hex().to_string(),
-            tools: tools.into_iter().map(shown).collect(),
-        }
+        let hex: String = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Manifest { version, hash: format!("sha256:{hex}"), tools: tools.into_iter().map(shown).collect() }
     }
 }
 
+/// The name, and of each argument its schema.
 fn shown(tool: &ToolSpec) -> Value {
-    json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters, "effect": tool.effect})
+    let args = tool.parameters.get("properties").cloned().unwrap_or_else(|| json!({}));
+    json!({"name": tool.name, "args": args, "required": tool.parameters.get("required"), "effect": tool.effect})
 }
 
 /// The order of keys is no change.
