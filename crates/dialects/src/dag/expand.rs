@@ -55,7 +55,10 @@ pub(crate) fn is_likely(text: &str) -> bool {
         if line.starts_with("apps:") || line.starts_with("personas:") {
             return true;
         }
-        if line.starts_with("workflow:") && first_level(lines.clone()).any(|line| line.starts_with("nodes:")) {
+        let inline = line.split_once('{').is_some_and(|(_, inside)| inside.contains("nodes:"));
+        if line.starts_with("workflow:")
+            && (inline || first_level(lines.clone()).any(|line| line.starts_with("nodes:")))
+        {
             return true;
         }
     }

@@ -771,6 +771,37 @@ fn data_that_looks_like_a_reference_stays_data() {
 }
 
 #[test]
+fn files_and_variables_come_in_before_the_file_is_read() {
+    // keeps E-15
+    let workflow = "
+!include personas.yaml
+workflow: { nodes: [{ id: a, agent_persona: P, input: { who: \"${WHO, Ann}\", where: \"${PLACE, here}\" } }] }
+";
+    let mut project = Project::new(workflow, vec![gives("a", json!({}))]);
+    project.home.file("personas.yaml", PLAIN);
+    project.home = project.home.set("WHO", "Bob");
+    project.completes(json!({}));
+    assert_eq!(given(&project.step("a")), json!({ "who": "Bob", "where": "here" }));
+}
+
+#[test]
+fn one_of_several_workflows_is_chosen_by_name() {
+    // keeps E-15
+    let app = |name: &str| {
+        format!(
+            "  - {{ name: app, app_config: {{ agent_name: {name}, workflow: {{ nodes: [{{ id: {name}_node, agent_persona: P }}] }} }} }}\n"
+        )
+    };
+    let workflow = format!("{PLAIN}apps:\n{}{}", app("One"), app("Two"));
+    refused(&workflow, &["the file has several workflows: One, Two", "--branch One"]);
+    let project = Project::new(&workflow, vec![gives("Two_node", json!({ "two": 2 }))]);
+    let words = ["run", "flow.yaml", "--branch", "Two", "--model", "script/turns.json"];
+    assert_eq!(project.home.relais(&words).expect(0).json(), json!({ "two": 2 }));
+    let wrong = ["run", "flow.yaml", "--branch", "Three", "--simulate"];
+    project.home.relais(&wrong).expect(2).says(&["no workflow `Three`", "One, Two"]);
+}
+
+#[test]
 fn the_examples_run_simulated() {
     // keeps E-22, E-24, E-25, E-28
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/dag");
