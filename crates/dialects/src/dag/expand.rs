@@ -12,6 +12,7 @@ use std::ops::Range;
 use relais_plan::{Problem, Problems, Source, Span};
 use serde_json::Value;
 
+use super::keys::DEPLOYMENT;
 use crate::Loader;
 use crate::native::keys::means_secret;
 use crate::yaml::{self, Data, Entry, Node};
@@ -30,23 +31,6 @@ const MARK: char = '\u{f8f0}';
 /// Maps whose values may name a secret: it is looked up when a server is started, and nowhere else.
 const SETTINGS: &[&str] = &["env", "environment_variables", "headers"];
 const SECRET: &str = "secret";
-
-/// What belongs to a deployment and says nothing about a workflow: its variables need not be set here.
-const DEPLOYMENT: &[&str] = &[
-    "log",
-    "shared_config",
-    "namespace",
-    "broker",
-    "app_module",
-    "app_base_path",
-    "session_service",
-    "artifact_service",
-    "artifact_scope",
-    "agent_card_publishing",
-    "agent_discovery",
-    "inter_agent_communication",
-    "supports_streaming",
-];
 
 /// Does the text have a key at its top that only this format has?
 pub(crate) fn is_likely(text: &str) -> bool {
