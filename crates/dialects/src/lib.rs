@@ -195,7 +195,7 @@ impl<'l> Reading<'l> {
                 return Ok(parsed);
             }
         }
-        let root = yaml::parse(source)?;
+        let root = if chain::is_python(&source.text) { chain::python(source)? } else { yaml::parse(source)? };
         match format_of(&root, options)? {
             Format::Dag if is_needed => self.expanded(source, options),
             format => Ok(Parsed { format, root, expansion: None }),

@@ -143,6 +143,7 @@ fn step_key(kind: &str, key: &str) -> Value {
         ("repeat", "while") => refer("expression", "Asked before each pass; false ends the repeat."),
         ("repeat", "max") => whole("Passes at most (default 100).", 1),
         ("repeat", "delay") => refer("duration", "Between two passes."),
+        ("repeat", "keep") => choice("The output: that of all passes, or of the last alone.", &["all", "last"]),
         ("repeat", "on_limit") => choice("What reaching `max` leads to.", &["fail", "complete"]),
         ("goto", "max") => whole("How often the target may be entered by jumps (default 100).", 1),
         _ => common_key(key),
@@ -432,8 +433,10 @@ fn trigger() -> Value {
 fn trigger_key(key: &str) -> Value {
     match key {
         "manual" => flag("Started by hand only."),
-        "at" => text("Once, at a time with its offset (RFC 3339)."),
-        "cron" => text("Five or six cron fields with names, ranges and steps, or `@daily`."),
+        "at" => text("Once, at a time with its offset (RFC 3339) or in words (`tomorrow 9am`)."),
+        "cron" => {
+            text("Five or six cron fields with names, ranges and steps, `@daily`, or words (`every weekday at 8:30`).")
+        }
         "every" => {
             json!({ "description": "A duration, `daily@09:00` or `weekly@1,3,5@09:00`.", "type": ["string", "number"] })
         }

@@ -203,6 +203,7 @@ impl Run {
         }
         let former = place.steps.remove(&node);
         let mut instance = Instance::fresh(order, at, live, before);
+        instance.former = former.as_ref().and_then(Instance::latest);
         if let Some(former) = former.filter(|_| attempt > 0 || kept) {
             // What a loop wrote in its failed attempt is forgotten with it.
             if former.status == StepStatus::Running && !kept {

@@ -216,12 +216,25 @@ fn passes(step: Step<'_>, work: &EachWork, each: &Each, passes: Passes<'_>) -> E
         return Ok(Vec::new());
     }
     if work.ended.is_some() {
-        return step.complete(None, None);
+        return match each.last.then(|| last_output(step, work)).transpose() {
+            Ok(output) => step.complete(output, None),
+            Err(unready) => step.unready(unready),
+        };
     }
     match next_pass(step, work, each, &passes) {
         Ok(events) => Ok(events),
         Err(Unready::Load(hash)) => Err(NotLoaded(hash)),
         Err(Unready::Fail(failure)) => step.fail(failure, Again::Never),
+    }
+}
+
+/// What the last pass gave, as it is kept where it is kept.
+fn last_output(step: Step<'_>, work: &EachWork) -> Result<Stored, Unready> {
+    let Some(scope) = work.bodies.last().copied() else { return Ok(Stored::null()) };
+    let kept = step.run.scope(scope).last.and_then(|(node, _)| step.run.instance(scope, node)?.output.clone());
+    match kept {
+        Some(stored) => Ok(stored),
+        None => Ok(Stored::Value(step.view().scope_output(scope)?.into_owned())),
     }
 }
 

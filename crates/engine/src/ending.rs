@@ -1,5 +1,6 @@
 //! How a run comes to its end: cancel, the body's outcome, undo, exit steps, closed.
 
+use relais_plan::expr::EvalError;
 use relais_plan::{ExitWhen, Outcome, RunFailure, Template};
 
 use crate::command::*;
@@ -23,7 +24,10 @@ pub(crate) fn decide(ctx: &Context<'_>, run: &Run) -> Decided {
     if !run.open_scopes.is_empty() {
         return if run.cancels > 0 { cancel_detached(ctx, run) } else { Decided::Nothing };
     }
-    Decided::Events(next_part(ctx, run, ending))
+    match next_part(ctx, run, ending) {
+        Ok(events) => Decided::Events(events),
+        Err(NotLoaded(hash)) => Decided::Load(hash),
+    }
 }
 
 fn cancel_body(ctx: &Context<'_>, run: &Run) -> Vec<Event> {
@@ -197,21 +201,21 @@ fn last_stored(run: &Run) -> Option<Stored> {
 }
 
 /// Undo in reverse order, then the exit sequences, then closed.
-fn next_part(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Vec<Event> {
+fn next_part(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Events {
     let plan = &ctx.program.plan;
     if ending.status == StepStatus::Failed && plan.on_failure == RunFailure::Undo && ending.exits == 0 {
         let next = run.undoable.iter().filter(|u| !u.undone).max_by_key(|u| u.order);
         if let Some(undo) = next {
             let took = Took::Undo { scope: undo.scope, node: undo.node };
-            return vec![Event::Branched { scope: BODY, node: undo.undo, took }];
+            return Ok(vec![Event::Branched { scope: BODY, node: undo.undo, took }]);
         }
     }
     let due = plan.exits.iter().enumerate().skip(ending.exits as usize);
     if let Some((number, exit)) = due.into_iter().find(|(_, e)| applies(e.when, ending.status)) {
         let took = Took::Exit(number as u32);
-        return vec![Event::Branched { scope: BODY, node: exit.entry.unwrap_or(0), took }];
+        return Ok(vec![Event::Branched { scope: BODY, node: exit.entry.unwrap_or(0), took }]);
     }
-    vec![close(ctx, run, ending)]
+    close(ctx, run, ending).map(|closed| vec![closed])
 }
 
 fn applies(when: ExitWhen, status: StepStatus) -> bool {
@@ -223,7 +227,7 @@ fn applies(when: ExitWhen, status: StepStatus) -> bool {
     }
 }
 
-fn close(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Event {
+fn close(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Result<Event, NotLoaded> {
     let partial = ctx.program.plan.on_failure == RunFailure::Partial && run.completed_steps > 0;
     let status = match ending.status {
         StepStatus::Cancelled => RunStatus::Cancelled,
@@ -232,8 +236,27 @@ fn close(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Event {
         _ if ending.stopped => RunStatus::Stopped,
         _ => RunStatus::Completed,
     };
-    let output = ending.output.clone().or_else(|| last_stored(run));
-    Event::Closed { status, output, error: ending.error.clone() }
+    let output = match &ending.output {
+        Some(output) => Some(output.clone()),
+        None if status == RunStatus::PartialSuccess => last_output(ctx, run)?,
+        None => last_stored(run),
+    };
+    Ok(Event::Closed { status, output, error: ending.error.clone() })
+}
+
+/// What the last completed step gave, also where it is put together from several.
+fn last_output(ctx: &Context<'_>, run: &Run) -> Result<Option<Stored>, NotLoaded> {
+    if run.scope(BODY).last.is_none() {
+        return Ok(None);
+    }
+    if let Some(stored) = last_stored(run) {
+        return Ok(Some(stored));
+    }
+    match (View { ctx, run, scope: BODY, node: None, event: None }).scope_output(BODY) {
+        Ok(value) => Ok(Some(Stored::Value(value.into_owned()))),
+        Err(EvalError::Load(hash)) => Err(NotLoaded(hash)),
+        Err(EvalError::Reference(_) | EvalError::Type(_)) => Ok(None),
+    }
 }
 
 /// Somebody new takes the run up: what was in flight is asked again, except what must not happen twice.

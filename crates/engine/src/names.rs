@@ -28,7 +28,7 @@ impl Names for View<'_> {
             Root::Earlier => crate::earlier::list(self),
             Root::Item => self.item(),
             Root::Index => Ok(Cow::Owned(json!(self.turn_of_loop().map(|(_, _, number)| number)))),
-            Root::Loop => Ok(Cow::Owned(self.loop_facts())),
+            Root::Loop => self.loop_facts().map(Cow::Owned),
             Root::Vars => Ok(Cow::Owned(Value::Object(self.run.vars(self.scope)))),
             Root::Run => Ok(Cow::Owned(self.run_facts())),
             Root::Workflow => Ok(Cow::Owned(json!({ "name": self.run.opened.workflow }))),
@@ -293,11 +293,22 @@ impl View<'_> {
         }
     }
 
-    fn loop_facts(&self) -> Value {
-        let Some((scope, node, number)) = self.turn_of_loop() else { return Value::Null };
-        let Some(each) = self.each_at(scope, node) else { return Value::Null };
+    fn loop_facts(&self) -> Result<Value, EvalError> {
+        let Some((scope, node, number)) = self.turn_of_loop() else { return Ok(Value::Null) };
+        let Some(each) = self.each_at(scope, node) else { return Ok(Value::Null) };
         let count = if each.items.is_some() { each.count } else { number + 1 };
-        json!({ "index": number, "count": count, "iteration_count": number + 1, "current_index": number })
+        let mut facts =
+            json!({ "index": number, "count": count, "iteration_count": number + 1, "current_index": number });
+        if each.items.is_none() {
+            facts["previous"] = self.pass_before(each, number)?;
+        }
+        Ok(facts)
+    }
+
+    /// What the pass before this one gave; null in the first.
+    fn pass_before(&self, each: &EachWork, number: u32) -> Result<Value, EvalError> {
+        let before = number.checked_sub(1).and_then(|before| each.bodies.get(before as usize));
+        before.map_or(Ok(Value::Null), |scope| self.scope_output(*scope).map(Cow::into_owned))
     }
 }
 

@@ -178,6 +178,8 @@ pub struct Instance {
     pub suspended_ms: Option<u64>,
     pub entered_live: u64,
     pub output: Option<Stored>,
+    /// What it gave when control was here before; a step that is gone back to is shown it.
+    pub former: Option<Stored>,
     pub text: Option<String>,
     pub error: Option<Failure>,
     pub tolerated: bool,

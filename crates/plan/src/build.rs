@@ -157,6 +157,7 @@ impl Lowering {
 
     fn step(&mut self, mut step: Step, place: Place) -> Stretch {
         let kind = std::mem::replace(&mut step.kind, Kind::Set(Vec::new()));
+        let last = step.keep_last;
         let id = self.open(step, place);
         let mut ends = vec![id];
         let op = match kind {
@@ -169,11 +170,12 @@ impl Lowering {
             Kind::Group { steps, on_failure } => self.group(id, steps, on_failure),
             Kind::ForEach { items, steps, at_once, max, on_limit } => {
                 let (body, region) = self.body(id, steps);
-                Op::Each(Each { over: Over::Items(items), body, region, width: at_once.max(1), max, on_limit })
+                Op::Each(Each { over: Over::Items(items), body, region, width: at_once.max(1), max, on_limit, last })
             }
             Kind::Repeat { while_, until, delay_ms, steps, max, on_limit } => {
                 let (body, region) = self.body(id, steps);
-                Op::Each(Each { over: Over::Passes { while_, until, delay_ms }, body, region, width: 1, max, on_limit })
+                let over = Over::Passes { while_, until, delay_ms };
+                Op::Each(Each { over, body, region, width: 1, max, on_limit, last })
             }
             Kind::Wait(until) => Op::Wait(until),
             Kind::StopIf(expr) => self.stop_if(id, expr),

@@ -14,6 +14,7 @@ pub mod schema;
 pub mod step;
 pub mod template;
 pub mod time;
+pub mod words;
 
 pub use expr::Expr;
 pub use plan::*;

@@ -247,6 +247,9 @@ pub struct Each {
     pub width: u32,
     pub max: u32,
     pub on_limit: OnLimit,
+    /// The output is that of the last body, not `{results, count, ended_by}` of all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

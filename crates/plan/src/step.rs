@@ -49,6 +49,8 @@ pub struct Step {
     pub budget: Budget,
     pub undo: Option<Box<Step>>,
     pub on_missing_null: bool,
+    /// A repeat gives the output of its last pass alone.
+    pub keep_last: bool,
 }
 
 /// A name that refers to a step, with its place in the text.
@@ -143,6 +145,7 @@ impl Step {
             budget: Budget::default(),
             undo: None,
             on_missing_null: false,
+            keep_last: false,
         }
     }
 }

@@ -135,7 +135,10 @@ pub(crate) fn in_text_or_reference(value: &Value, place: &[Value], inline_bytes:
     let output_ref = match place {
         [kind, path] if kind == "file" => json!({"type": "file", "path": path}),
         [kind] if kind == "db" => json!({"type": "db", "table": "blobs", "row_id": hash_of(&json)}),
-        _ => return Err(EvalError::Type("reference takes 'file' and a path, or 'db'".into())),
+        [kind, whole] if kind == "db" => {
+            json!({"type": "db", "table": "blobs", "row_id": hash_of(&whole.to_string())})
+        }
+        _ => return Err(EvalError::Type("reference takes 'file' and a path, or 'db' and what it is a part of".into())),
     };
     if json.len() as u64 <= inline_bytes {
         return Ok(Value::from(format!("{value:#}")));
@@ -460,7 +463,10 @@ impl<'n> Rendering<'n> {
             Part::Raw(text) => self.write(text),
             Part::Emit(code) => {
                 let value = self.eval(code)?;
-                self.write(&in_text_bounded(&value, self.inline_bytes))
+                match (&*value, is_bounded(&code.node)) {
+                    (Value::String(text), true) => self.write(text),
+                    _ => self.write(&in_text_bounded(&value, self.inline_bytes)),
+                }
             }
             Part::If(test, yes, no) => {
                 let taken = truth(&*self.eval(test)?);
@@ -546,6 +552,15 @@ impl<'n> Rendering<'n> {
         }
         names.iter().zip(parts).for_each(|(name, part)| self.scope.set(name, part));
         Ok(())
+    }
+}
+
+/// `reference` has measured the value before it was indented; the text around the same value must not be measured again.
+fn is_bounded(node: &Node) -> bool {
+    match node {
+        Node::Filter("reference", ..) => true,
+        Node::Filter("indent", input, _) => is_bounded(input),
+        _ => false,
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) const KINDS: &[KindKeys] = &[
     kind("parallel", &["on_failure", "wait_for", "detach"], &[]),
     kind("steps", &["on_failure"], &[]),
     kind("for_each", &["do", "at_once", "max", "on_limit"], &[]),
-    kind("repeat", &["until", "while", "max", "delay", "on_limit"], &[]),
+    kind("repeat", &["until", "while", "max", "delay", "on_limit", "keep"], &[]),
     kind("wait", &[], &["budget"]),
     kind("ask", &[], &["budget"]),
     kind("stop_if", &[], &["retry", "timeout", "budget", "undo"]),

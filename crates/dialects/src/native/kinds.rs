@@ -10,7 +10,7 @@
 //! - `parallel: [steps]` with `on_failure`, `wait_for` (ids or a number) and `detach`
 //! - `steps: [steps]` (a group) with `on_failure`
 //! - `for_each: EXPRESSION` or a list, with `do`, `at_once`, `max`, `on_limit: fail | truncate`
-//! - `repeat: [steps]` with `until` or `while`, `max`, `delay`, `on_limit: fail | complete`
+//! - `repeat: [steps]` with `until` or `while`, `max`, `delay`, `on_limit: fail | complete`, `keep: all | last`
 //! - `wait: 10m`, or `{ for: … }`, `{ until: TIME }` (also `at`), `{ signal: NAME }`, `{ event: TYPE, filter: … }`
 //! - `ask: QUESTION`, or a map with `question`, `show`, `answer` (a schema) or `approve: true`, `deadline`, `on_deadline`
 //! - `stop_if: EXPRESSION`, a list (any of them), `{ any: […] }` or `{ all: […] }`

@@ -123,6 +123,8 @@ impl Reader<'_> {
         step.on_error = get("on_error").map(|field| self.on_error(field)).unwrap_or_default();
         step.budget = get("budget").map(|field| self.budget(field)).unwrap_or_default();
         step.on_missing_null = get("on_missing").is_some_and(|field| self.on_missing(field));
+        let kept = [("all", false), ("last", true)];
+        step.keep_last = get("keep").and_then(|field| self.choice(field, &kept)).unwrap_or_default();
         step.undo = get("undo").map(|field| Box::new(self.step(field.node, &format!("{position}_undo"))));
     }
 

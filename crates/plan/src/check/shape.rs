@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::flow::Flow;
 use crate::expr::{Part, Root};
 use crate::path::Segment;
-use crate::{Call, Fan, FanOutput, LaneFailure, Node, NodeId, OnError, Op, Plan, Task, Until};
+use crate::{Call, Each, Fan, FanOutput, LaneFailure, Node, NodeId, OnError, Op, Plan, Task, Until};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape<'p> {
@@ -66,6 +66,7 @@ pub(super) fn of_output<'p>(plan: &'p Plan, node: &'p Node) -> Shape<'p> {
     }
     match &node.op {
         Op::Call(call) => of_call(plan, call),
+        Op::Each(each) if each.last => of_pass(plan, each),
         Op::Each(_) => Shape::Fixed(LOOP),
         Op::Fan(fan) => of_fan(plan, fan),
         Op::Wait(Until::Person(ask)) => match ask.on_deadline {
@@ -73,6 +74,15 @@ pub(super) fn of_output<'p>(plan: &'p Plan, node: &'p Node) -> Shape<'p> {
             crate::OnDeadline::Value(_) => Shape::Any,
         },
         Op::Wait(_) | Op::Choose { .. } | Op::End { .. } => Shape::Any,
+    }
+}
+
+/// Known where a pass is one call or question.
+fn of_pass<'p>(plan: &'p Plan, each: &'p Each) -> Shape<'p> {
+    let body = each.body.map(|id| plan.node(id)).filter(|node| node.next.is_none());
+    match body.map(|node| (node, &node.op)) {
+        Some((node, Op::Call(_) | Op::Wait(_))) => of_output(plan, node),
+        Some((_, Op::Each(_) | Op::Choose { .. } | Op::Fan(_) | Op::End { .. })) | None => Shape::Any,
     }
 }
 
