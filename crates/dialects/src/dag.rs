@@ -108,7 +108,10 @@ impl Reader<'_> {
                 let found = names.iter().position(|name| *name == branch);
                 if found.is_none() {
                     let problem = Problem::error(span, format!("the file has no workflow `{branch}`"));
-                    self.problems.push(problem.help(format!("it has: {}", names.join(", "))));
+                    self.problems.push(match names.as_slice() {
+                        [] => problem.help("leave `--branch` out: it chooses among several apps with a workflow"),
+                        names => problem.help(format!("it has: {}", names.join(", "))),
+                    });
                 }
                 found.map(|at| apps.swap_remove(at))
             }

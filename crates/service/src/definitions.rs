@@ -141,13 +141,17 @@ impl World for Known<'_> {
     }
 }
 
-/// Only graphs have branches; their reader finds the one that is meant, or says which there are.
+/// Graphs have branches, and a dag file may have several workflows; their readers find the one that is meant, or say
+/// which there are.
 fn without_branches(branch: &str, format: Format, plan: &Option<Plan>) -> Option<Problem> {
-    if format == Format::Graph || plan.is_none() {
+    if matches!(format, Format::Graph | Format::Dag) || plan.is_none() {
         return None;
     }
     let message = format!("`--branch {branch}`: a file of the format `{}` has no branches", format.word());
-    Some(Problem::error(Span::default(), message).help("leave `--branch` out; only graphs have branches"))
+    Some(
+        Problem::error(Span::default(), message)
+            .help("leave `--branch` out; only graphs and dag files have several parts to choose from"),
+    )
 }
 
 impl Definitions {

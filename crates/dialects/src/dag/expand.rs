@@ -12,6 +12,7 @@ use std::ops::Range;
 use relais_plan::{Problem, Problems, Source, Span};
 use serde_json::Value;
 
+use super::keys::DEPLOYMENT;
 use crate::Loader;
 use crate::native::keys::means_secret;
 use crate::yaml::{self, Data, Entry, Node};
@@ -31,23 +32,6 @@ const MARK: char = '\u{f8f0}';
 const SETTINGS: &[&str] = &["env", "environment_variables", "headers"];
 const SECRET: &str = "secret";
 
-/// What belongs to a deployment and says nothing about a workflow: its variables need not be set here.
-const DEPLOYMENT: &[&str] = &[
-    "log",
-    "shared_config",
-    "namespace",
-    "broker",
-    "app_module",
-    "app_base_path",
-    "session_service",
-    "artifact_service",
-    "artifact_scope",
-    "agent_card_publishing",
-    "agent_discovery",
-    "inter_agent_communication",
-    "supports_streaming",
-];
-
 /// Does the text have a key at its top that only this format has?
 pub(crate) fn is_likely(text: &str) -> bool {
     let mut lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
@@ -55,7 +39,10 @@ pub(crate) fn is_likely(text: &str) -> bool {
         if line.starts_with("apps:") || line.starts_with("personas:") {
             return true;
         }
-        if line.starts_with("workflow:") && first_level(lines.clone()).any(|line| line.starts_with("nodes:")) {
+        let inline = line.split_once('{').is_some_and(|(_, inside)| inside.contains("nodes:"));
+        if line.starts_with("workflow:")
+            && (inline || first_level(lines.clone()).any(|line| line.starts_with("nodes:")))
+        {
             return true;
         }
     }

@@ -176,8 +176,9 @@ pub(super) const TYPES: &[(&str, &[&str])] = &[
 /// Under which keys the nodes stand that a node runs.
 pub(super) const BODIES: &[&str] = &["then", "else", "cases", "default", "branches", "loop_body", "node", "nodes"];
 
-/// What belongs to a deployment: said once, and then passed over.
-const DEPLOYMENT: &[&str] = &[
+/// What belongs to a deployment and says nothing about a workflow: named once in a warning, and then passed over. Its
+/// variables need not be set here.
+pub(super) const DEPLOYMENT: &[&str] = &[
     "log",
     "shared_config",
     "namespace",

@@ -368,7 +368,7 @@ fn edges_that_cannot_fit_are_refused_at_load() {
 
 #[test]
 fn nodes_have_states_and_times() {
-    // keeps E-16
+    // keeps E-16, E-37
     let workflow = plain(
         "workflow: { nodes: [{ id: ok, agent_persona: P }, { id: bad, agent_persona: P, depends_on: [ok], retry_strategy: { limit: 1, backoff: { duration: 1ms } } }, { id: never, agent_persona: P, depends_on: [bad] }], on_exit: { failure: { id: report, agent_persona: P, input: { states: [\"{{ok.status}}\", \"{{bad.status}}\", \"{{never.status}}\"], why: \"{{bad.error.message}}\" } } } }",
     );
@@ -768,6 +768,68 @@ fn data_that_looks_like_a_reference_stays_data() {
     assert_eq!(project.completes(json!({ "text": text })), json!({ "x": format!("<{text}>") }));
     let b = given(&project.step("b"));
     assert_eq!(b, json!({ "whole": text, "part": format!("<{text}>"), "own": "{% raw %} {# c #}" }));
+}
+
+#[test]
+fn files_and_variables_come_in_before_the_file_is_read() {
+    let workflow = "
+!include personas.yaml
+workflow: { nodes: [{ id: a, agent_persona: P, input: { who: \"${WHO, Ann}\", where: \"${PLACE, here}\" } }] }
+";
+    let mut project = Project::new(workflow, vec![gives("a", json!({}))]);
+    project.home.file("personas.yaml", PLAIN);
+    project.home = project.home.set("WHO", "Bob");
+    project.completes(json!({}));
+    assert_eq!(given(&project.step("a")), json!({ "who": "Bob", "where": "here" }));
+}
+
+#[test]
+fn one_of_several_workflows_is_chosen_by_name() {
+    let app = |name: &str| {
+        format!(
+            "  - {{ name: app, app_config: {{ agent_name: {name}, workflow: {{ nodes: [{{ id: {name}_node, agent_persona: P }}] }} }} }}\n"
+        )
+    };
+    let workflow = format!("{PLAIN}apps:\n{}{}", app("One"), app("Two"));
+    refused(&workflow, &["the file has several workflows: One, Two", "--branch One"]);
+    let project = Project::new(&workflow, vec![gives("Two_node", json!({ "two": 2 }))]);
+    let words = ["run", "flow.yaml", "--branch", "Two", "--model", "script/turns.json"];
+    assert_eq!(project.home.relais(&words).expect(0).json(), json!({ "two": 2 }));
+    let wrong = ["run", "flow.yaml", "--branch", "Three", "--simulate"];
+    project.home.relais(&wrong).expect(2).says(&["no workflow `Three`", "One, Two"]);
+}
+
+#[test]
+fn a_failed_run_goes_on_from_the_failed_node() {
+    // keeps E-21
+    let workflow = plain(
+        "workflow: { nodes: [{ id: a, agent_persona: P }, { id: b, agent_persona: P, depends_on: [a] }, { id: c, agent_persona: P, depends_on: [b] }] }",
+    );
+    let down = vec![turn("b", 0, json!({ "error": { "kind": "provider", "message": "down" } }))];
+    let project = Project::new(&workflow, vec![gives("a", json!({ "n": 1 })), down]);
+    project.run(json!({})).expect(1);
+    let mended = [gives("b", json!({ "n": 2 })), gives("c", json!({ "n": 3 }))].concat();
+    project.home.file("turns.json", &Value::Array(mended).to_string());
+    assert_eq!(project.home.relais(&["resume", "--last"]).expect(0).json(), json!({ "n": 3 }));
+    let asked = |node: &str| project.heard(node).len();
+    assert_eq!((asked("a"), asked("c")), (2, 2));
+    assert_eq!(given(&project.step("b")), json!({ "n": 1 }));
+}
+
+#[test]
+fn a_tool_error_is_the_agents_business() {
+    // keeps E-13
+    let workflow = plain("workflow: { nodes: [{ id: a, agent_persona: P }] }");
+    let turns = vec![
+        turn("a", 0, calls("load_artifact", json!({ "name": "none.json" }))),
+        turn("a", 1, calls("save_artifact", json!({ "name": "o.json", "content": { "managed": true } }))),
+        turn("a", 2, says("«result:artifact=o.json status=success»")),
+    ];
+    let project = Project::new(&workflow, vec![turns]);
+    assert_eq!(project.completes(json!({})), json!({ "managed": true }));
+    let step = project.step("a");
+    let failed = step["calls"].as_array().unwrap().iter().find(|call| call["name"] == "load_artifact").unwrap();
+    assert_eq!(failed["status"], "failed", "{failed}");
 }
 
 #[test]
