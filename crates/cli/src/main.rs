@@ -3,6 +3,7 @@
 //! Knows which commands there are and nothing of what they do.
 
 mod attend;
+mod begin;
 mod commands;
 mod definition;
 mod detach;

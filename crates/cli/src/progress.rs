@@ -19,6 +19,8 @@ pub enum Style {
     Json,
     Terminal,
     Plain,
+    /// Every event as a line on standard output.
+    Stream,
 }
 
 impl Style {
@@ -55,8 +57,9 @@ impl Progress {
     pub fn new(style: Style, verbose: bool) -> Progress {
         Progress {
             style,
-            verbose,
-            paint: Paint::stderr(),
+            // Whoever reads along wants to know what began, too.
+            verbose: verbose || style == Style::Stream,
+            paint: if style == Style::Stream { Paint::stdout() } else { Paint::stderr() },
             screen: MultiProgress::new(),
             spinners: HashMap::new(),
             foot: None,
@@ -74,9 +77,11 @@ impl Progress {
             return if shown { screen::out_if_read(&line()) } else { Ok(()) };
         }
         self.spin(&notice.what);
-        if let Some(line) = self.line_of(notice).filter(|_| shown) {
-            self.say(&line);
+        let Some(line) = self.line_of(notice).filter(|_| shown) else { return Ok(()) };
+        if self.style == Style::Stream {
+            return screen::out_if_read(&line);
         }
+        self.say(&line);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod dag;
 mod fields;
 mod graph;
 mod native;
+mod normal;
 mod pipeline;
 mod reader;
 mod schema;
@@ -158,7 +159,8 @@ impl<'l> Reading<'l> {
             }
         };
         let mut reader = Reader::new(self, &source.name, options.branch.clone());
-        let workflow = by_format(format, &root, &mut reader);
+        let mut workflow = by_format(format, &root, &mut reader);
+        normal::workflow(&mut workflow);
         let problems = reader.problems;
         let branches = graph::branches(format, &root);
         Read { format, branches, workflow: Some(workflow), problems }

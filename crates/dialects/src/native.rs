@@ -20,6 +20,9 @@ mod policies;
 mod steps;
 mod triggers;
 
+pub(crate) use kinds::DEFAULT_MAX;
+pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;
+
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};
 

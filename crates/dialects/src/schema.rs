@@ -76,12 +76,16 @@ fn kind_of_step(kind: &KindKeys) -> Value {
     let names: Vec<&str> = [kind.word].iter().chain(kind.own).chain(common).copied().collect();
     let required: &[&str] = match kind.word {
         "if" => &["then"],
-        "switch" => &["cases"],
         "for_each" => &["do"],
         _ => &[],
     };
     let mut schema = object(kind_text(kind.word), &names, |key| step_key(kind.word, key));
     merge(&mut schema, json!({ "required": required }));
+    if kind.word == "switch" {
+        let compared = json!({ "properties": { "switch": refer("expression", "") }, "required": ["cases"] });
+        let conditions = json!({ "properties": { "switch": { "type": "array" }, "cases": false } });
+        merge(&mut schema, json!({ "anyOf": [compared, conditions] }));
+    }
     schema
 }
 
@@ -113,6 +117,10 @@ fn step_key(kind: &str, key: &str) -> Value {
         ("agent", "input_as") => name("The artifact that takes the input, so that the agent refers to its values."),
         (_, "input") => any("Data for the step; a text that is one `{{ reference }}` keeps the value's type."),
         ("agent", "output") => refer("schema", "Schema of the output, in place of the agent's."),
+        ("tool", "output") => refer("schema", "Schema of what the tool returns; the step fails if it does not fit."),
+        (_, "input_schema") => {
+            refer("schema", "Schema of the input, in place of the agent's or beside the workflow's.")
+        }
         ("tool", "with") => json!({ "description": "The arguments.", "type": ["object", "string"] }),
         ("if", "then") => refer("block", "What runs if the condition is true."),
         ("if", "else") => refer("block", "What runs otherwise."),
@@ -151,7 +159,10 @@ fn kind_value(kind: &str) -> Value {
         "tool" => name("The name of the tool."),
         "workflow" => name("The other workflow: a path relative to this file, such as `./other.yaml`."),
         "if" => refer("expression", "The condition."),
-        "switch" => refer("expression", "The value that is compared with the cases."),
+        "switch" => json!({
+            "description": "The value that is compared with the cases, or a list of conditions.",
+            "anyOf": [refer("expression", ""), list_of(arm())],
+        }),
         "parallel" => filled("The children."),
         "steps" => filled("The steps; if one has `needs`, each starts when what it needs has ended."),
         "for_each" => json!({ "description": "The list: an expression, or written out.", "type": ["string", "array"] }),
@@ -212,6 +223,17 @@ fn cases() -> Value {
     })
 }
 
+fn arm() -> Value {
+    let mut arm = object("A condition and the steps for it.", keys::ARM, |key| match key {
+        "when" => refer("expression", "The condition."),
+        "label" => name("What traces and drawings call it (default: the condition)."),
+        "steps" | "then" => refer("block", "The steps."),
+        _ => json!(false),
+    });
+    merge(&mut arm, json!({ "required": ["when"], "oneOf": [{ "required": ["steps"] }, { "required": ["then"] }] }));
+    arm
+}
+
 fn wait() -> Value {
     let mut wait = object("One of `for`, `until`, `signal` and `event`.", keys::WAIT, |key| match key {
         "for" => json!({ "description": "A duration.", "type": ["string", "number"] }),
@@ -257,7 +279,10 @@ fn retry() -> Value {
     let mut retry = object("Attempts after a failure.", keys::RETRY, |key| match key {
         "max_attempts" => whole("Attempts after the first.", 0),
         "backoff" => choice("How the delay grows.", &["fixed", "exponential"]),
-        "delay" => refer("duration", "Before the first new attempt (default 1s)."),
+        "delay" => json!({
+            "description": "Before the first new attempt (default 1s).",
+            "anyOf": [refer("duration", ""), { "const": 0 }],
+        }),
         "factor" => whole("By how much an exponential delay grows each time (default 2).", 1),
         "max_delay" => refer("duration", "No delay is longer (default an hour)."),
         "on" => refer("texts", "Kinds of error or text patterns; any error by default."),

@@ -95,6 +95,14 @@ impl Reader<'_> {
         duration
     }
 
+    /// A duration, which may be zero.
+    pub(crate) fn pause(&mut self, field: Field<'_>) -> Option<u64> {
+        match duration_of(field.node) {
+            Some(0) => Some(0),
+            Some(_) | None => self.duration(field),
+        }
+    }
+
     pub(crate) fn choice<T: Copy>(&mut self, field: Field<'_>, words: &[(&str, T)]) -> Option<T> {
         let written = field.node.as_text();
         let chosen = words.iter().find(|(word, _)| Some(*word) == written).map(|(_, value)| *value);

@@ -108,7 +108,7 @@ impl<'a> Loop<'a> {
             Some(template) => self.step.render(template)?,
             None => Value::Object(Default::default()),
         };
-        check_input(self.step, self.call, &input)?;
+        check_input(self.step, self.input_schema(), &input)?;
         let tool = "save_artifact".to_owned();
         let content = serde_json::to_string_pretty(&input).unwrap_or_default();
         let arguments = json!({ "name": artifact, "content": content, "media_type": "application/json" });
@@ -138,7 +138,7 @@ impl<'a> Loop<'a> {
             });
         };
         let input = self.step.render(template)?;
-        check_input(self.step, self.call, &input)?;
+        check_input(self.step, self.input_schema(), &input)?;
         let input = serde_json::to_string_pretty(&input).unwrap_or_default();
         Ok(match prompt {
             Some(prompt) => format!("{prompt}\n\nInput:\n{input}"),
@@ -457,6 +457,10 @@ impl<'a> Loop<'a> {
             Ok(value) => Ok(self.fits(schema, value)),
             Err(wrong) => Ok(Err(wrong)),
         }
+    }
+
+    fn input_schema(&self) -> Option<&'a Schema> {
+        self.call.input_schema.as_ref().or(self.agent.input.as_ref())
     }
 
     fn schema(&self) -> Option<&'a Schema> {

@@ -1,6 +1,6 @@
 //! Call: a tool called directly, a child run; agents have a file of their own.
 
-use relais_plan::{Call, Effect, Task};
+use relais_plan::{Call, Effect, Schema, Task};
 use serde_json::Value;
 
 use crate::book::{Allotment, Want};
@@ -90,7 +90,7 @@ fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Ev
         Some(template) => step.render(template)?,
         None => Value::Object(Default::default()),
     };
-    check_input(step, call, &input)?;
+    check_input(step, call.input_schema.as_ref(), &input)?;
     let id = step.run.next_command;
     let run = uuid::Uuid::new_v5(&step.run.id(), format!("run/{id}").as_bytes());
     let budget = step.run.allotment();
@@ -107,8 +107,8 @@ fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Ev
 }
 
 /// The input of a step against the schema of whoever takes it.
-pub(crate) fn check_input(step: Step<'_>, call: &Call, input: &Value) -> Result<(), Unready> {
-    let Some(schema) = &call.input_schema else { return Ok(()) };
+pub(crate) fn check_input(step: Step<'_>, schema: Option<&Schema>, input: &Value) -> Result<(), Unready> {
+    let Some(schema) = schema else { return Ok(()) };
     schema.check(input).map_err(|violations| {
         let what = format!("Node '{}' input", step.plan().key);
         Unready::Fail(Failure::new(ErrorKind::Schema, schema.explain(&what, &violations, input)))

@@ -656,5 +656,8 @@ mod tests {
             let retry = Retry { backoff, delay_ms, ..Retry::default() };
             assert_eq!(retry_delay_ms(&retry, retries), expected, "{retry:?} after {retries}");
         }
+        let retry = Retry { factor: 3, max_delay_ms: Some(20_000), ..Retry::default() };
+        let delays: Vec<u64> = (0..4).map(|retries| retry_delay_ms(&retry, retries)).collect();
+        assert_eq!(delays, [1_000, 3_000, 9_000, 20_000]);
     }
 }

@@ -30,7 +30,7 @@ pub use command::*;
 pub use decide::{Catalog, Context, ModelFacts, Turn, Values, next_deadline, turn, turn_on};
 pub use ending::adopt;
 pub use event::*;
-pub use names::files_folder;
+pub use names::{agent_of, files_folder, step_output};
 pub use program::{Program, matches_pattern};
 pub use run::*;
 pub use summary::{Summary, status, summary, wake_at};

@@ -311,6 +311,13 @@ impl View<'_> {
     }
 }
 
+/// What a step gave, put together where it is a block, as `steps.ID.output` would. None where that takes a value that
+/// was not loaded.
+pub fn step_output(ctx: &Context<'_>, run: &Run, scope: ScopeId, node: NodeId) -> Option<Value> {
+    let view = View { ctx, run, scope, node: None, event: None };
+    view.output(scope, node).ok().map(Cow::into_owned)
+}
+
 /// The folder in a run's workspace where its large outputs lie, if the plan asks for files.
 pub fn files_folder(opened: &Opened) -> String {
     let safe = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
@@ -347,7 +354,8 @@ fn error_facts(instance: &Instance) -> Value {
     instance.error.as_ref().map_or(Value::Null, |e| json!(e))
 }
 
-pub(crate) fn agent_of(node: &relais_plan::Node) -> Option<&str> {
+/// The agent that a step calls.
+pub fn agent_of(node: &relais_plan::Node) -> Option<&str> {
     match &node.op {
         Op::Call(call) => match &call.task {
             relais_plan::Task::Agent { agent, .. } => Some(agent),

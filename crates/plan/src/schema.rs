@@ -227,6 +227,8 @@ fn expanded(value: &Value, pointer: &str, depth: usize) -> Result<Value, (String
             [item] => Ok(json!({"type": "array", "items": expanded(item, &format!("{pointer}/0"), depth + 1)?})),
             _ => wrong(format!("a list type has one element, the type of its items; this one has {}", items.len())),
         },
+        Value::Bool(_) => Ok(value.clone()),
+        Value::Object(map) if map.get("$schema") == Some(&Value::Bool(true)) => Ok(unmarked(map)),
         Value::Object(map) if is_json_schema(map) => Ok(value.clone()),
         Value::Object(map) => object(map, pointer, depth),
         other => wrong(format!("`{other}` is not a type; write a type word, [type], or a map of fields")),
@@ -239,6 +241,11 @@ fn unknown_type(word: &str) -> String {
         Some(near) => format!("unknown type `{word}`; did you mean `{near}`?"),
         None => format!("unknown type `{word}`; types are {}, [type], or a map of fields", words.join(", ")),
     }
+}
+
+/// JSON Schema that says so by `$schema: true`, which is no part of it.
+fn unmarked(map: &Map<String, Value>) -> Value {
+    Value::Object(map.iter().filter(|(key, _)| *key != "$schema").map(|(k, v)| (k.clone(), v.clone())).collect())
 }
 
 fn is_json_schema(map: &Map<String, Value>) -> bool {

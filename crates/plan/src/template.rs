@@ -671,6 +671,33 @@ mod tests {
     }
 
     #[test]
+    fn plain_text_stays_as_it_is() {
+        for text in ["", "{", "a {{ b }} {% c %} {# d", "{{{", "{{ '{' }}", "« » $x {x} }}", "ends with {"] {
+            let plain = Template::plain(text, Span::default());
+            assert_eq!(plain.render(&world()), Ok(json!(text)), "{plain:?}");
+            let composed = Template::text(&format!("{}{{{{ input.n }}}}", escaped(text)), Span::default()).unwrap();
+            let shown = composed.render(&world()).map(|value| in_text(&value));
+            assert_eq!(shown, Ok(format!("{text}3")), "{composed:?}");
+        }
+    }
+
+    #[test]
+    fn a_reference_says_where_a_large_value_is() {
+        let world = World { value: json!({"input": {"small": [1], "large": {"rows": vec![1; 40_000]}}}), null: false };
+        let text = |source| Template::text(source, Span::default()).unwrap().render(&world);
+        assert_eq!(text("{{ input.small | reference('file', 'a.json') }}"), Ok(json!("[\n  1\n]")));
+        let shown: Value =
+            serde_json::from_str(text("{{ input.large | reference('file', 'a.json') }}").unwrap().as_str().unwrap())
+                .unwrap();
+        assert_eq!(shown["output_ref"], json!({"type": "file", "path": "a.json"}));
+        assert_eq!(shown["meta"]["count"], 40_000);
+        let shown = text("{{ input.large | reference('db') }}").unwrap();
+        let hash = blake3::hash(world.value["input"]["large"].to_string().as_bytes()).to_hex().to_string();
+        assert!(shown.as_str().unwrap().contains(&hash), "{shown}");
+        assert!(text("{{ input.small | reference('shelf') }}").is_err());
+    }
+
+    #[test]
     fn large_values_travel_by_reference() {
         let world = World {
             value: json!({"input": {"list": vec!["0123456789"; 10_000], "text": "é".repeat(40_000)}}),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use relais_dialects::{Format, Loaded, Loader, Options as ReadOptions};
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::check::World;
-use relais_plan::{OnToolDrift, Plan, Problem, Problems, Source, problem};
+use relais_plan::{OnToolDrift, Plan, Problem, Problems, Source, Span, Trigger, TriggerOn, problem};
 use relais_runtime::models::Models;
 use relais_runtime::prepare::{plan_key, tools_of};
 use relais_runtime::tool::ToolSpec;
@@ -30,6 +30,8 @@ pub struct Definitions {
 pub struct Definition {
     pub source: Source,
     pub format: Format,
+    /// Which of its branches was read; none means the main graph.
+    pub branch: Option<String>,
     /// The branches that the file has beside its main graph.
     pub branches: Vec<String>,
     pub plan: Option<Plan>,
@@ -63,6 +65,27 @@ impl Definition {
     pub fn unverified(&self) -> Vec<String> {
         let named = self.plan.iter().flat_map(tools_of);
         named.filter(|tool| tool.starts_with(MCP_PREFIX)).collect()
+    }
+
+    /// The same in the native format, if there are no errors.
+    pub fn convert(&self) -> Result<String, Error> {
+        if self.has_errors() {
+            return Err(Error::Invalid(format!("{} has errors", self.source.name)));
+        }
+        let options = ReadOptions { format: Some(self.format), branch: self.branch.clone() };
+        let refused = |problems: Problems| Error::Invalid(self.source.render(&problems, false));
+        relais_dialects::convert(&self.source, &Files, &options).map_err(refused)
+    }
+
+    /// How runs of it are started, in the words that graphs have for it.
+    pub fn execution_mode(&self) -> &'static str {
+        let triggers = self.plan.iter().flat_map(|plan| &plan.triggers);
+        let mode = |trigger: &Trigger| match &trigger.on {
+            TriggerOn::Continuous { .. } => "continuous",
+            TriggerOn::At(_) | TriggerOn::Cron(_) | TriggerOn::Every { .. } | TriggerOn::Calendar(_) => "interval",
+            TriggerOn::Manual | TriggerOn::Webhook { .. } | TriggerOn::Event(_) => "one_time",
+        };
+        triggers.map(mode).find(|mode| *mode != "one_time").unwrap_or("one_time")
     }
 
     /// All problems as a person reads them.
@@ -118,6 +141,15 @@ impl World for Known<'_> {
     }
 }
 
+/// Only graphs have branches; their reader finds the one that is meant, or says which there are.
+fn without_branches(branch: &str, format: Format, plan: &Option<Plan>) -> Option<Problem> {
+    if format == Format::Graph || plan.is_none() {
+        return None;
+    }
+    let message = format!("`--branch {branch}`: a file of the format `{}` has no branches", format.word());
+    Some(Problem::error(Span::default(), message).help("leave `--branch` out; only graphs have branches"))
+}
+
 impl Definitions {
     /// Starts nothing and opens nothing but files of the configuration.
     pub fn new(config: Config) -> Result<Definitions, Error> {
@@ -133,25 +165,16 @@ impl Definitions {
         Ok(self.check_text(read_file(path)?, options))
     }
 
-    /// The file in the native format, or the definition with all that is wrong with it.
-    pub fn convert(&self, path: &Path, options: &ReadOptions) -> Result<Result<String, Definition>, Error> {
-        let definition = self.read(path, options)?;
-        if definition.has_errors() {
-            return Ok(Err(definition));
-        }
-        let text = relais_dialects::convert(&definition.source, &Files, options);
-        Ok(text.map_err(|problems| Definition { problems, ..definition }))
-    }
-
     pub fn check_text(&self, source: Source, options: &ReadOptions) -> Definition {
         let Loaded { format, branches, plan, mut problems, children } = relais_dialects::read(&source, &Files, options);
         if let Some(plan) = &plan {
             let world = Known { definitions: self, tools: Some(self.tools.own_specs()) };
             problems.extend(relais_plan::check::check(plan, &world));
         }
+        problems.extend(options.branch.as_ref().and_then(|branch| without_branches(branch, format, &plan)));
         problems.sort_by_key(|p| (p.span, p.message.clone()));
         problems.dedup();
-        Definition { source, format, branches, plan, children, problems }
+        Definition { source, format, branch: options.branch.clone(), branches, plan, children, problems }
     }
 
     /// Every model that a step may call has a provider and a key.

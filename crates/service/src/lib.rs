@@ -10,6 +10,7 @@ mod runs;
 mod simulated;
 pub mod trace;
 mod upkeep;
+pub mod views;
 
 use std::sync::Arc;
 

@@ -224,7 +224,11 @@ impl Service {
 
     pub async fn trace(&self, run: RunId) -> Result<Trace, Error> {
         let (program, entries, _) = self.load(run).await?;
-        let mut trace = Trace::of(&program, &entries).map_err(|e| Error::Unusable(e.to_string()))?;
+        self.traced(&program, &entries, run).await
+    }
+
+    pub(crate) async fn traced(&self, program: &Program, entries: &[Entry], run: RunId) -> Result<Trace, Error> {
+        let mut trace = Trace::of(program, entries).map_err(|e| Error::Unusable(e.to_string()))?;
         // A fold alone cannot tell a run that waits from one whose next turn is due; the owner's last word can.
         trace.status = self.row(run).await?.summary.status.word();
         if let Some(Stored::Blob(blob)) = &trace.output {

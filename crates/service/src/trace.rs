@@ -26,6 +26,8 @@ pub struct Trace {
     pub usage: Usage,
     /// Estimates of calls that were under way when a process died or a step was given up.
     pub lost: Reserve,
+    pub user: String,
+    pub thread: String,
     pub simulated: bool,
     pub forked_from: Option<RunId>,
     pub parent: Option<RunId>,
@@ -40,6 +42,9 @@ pub struct Trace {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct StepTrace {
+    /// Where in the run it stood.
+    #[serde(skip)]
+    pub place: (ScopeId, NodeId),
     /// `loop[7]/fetch`.
     pub path: String,
     pub key: String,
@@ -172,6 +177,7 @@ impl<'a> Writer<'a> {
         let path = step_path(self.program, &self.run, scope, node);
         let depth = path.matches('/').count() + self.inside(node);
         self.steps.push(StepTrace {
+            place: (scope, node),
             path,
             key: plan.key.clone(),
             kind: plan.kind.clone(),
@@ -328,6 +334,8 @@ impl<'a> Writer<'a> {
             error: closed.and_then(|c| c.error.clone()),
             usage: run.usage,
             lost: run.lost,
+            user: run.opened.user.clone(),
+            thread: run.opened.thread.clone(),
             simulated: run.opened.mode.simulate,
             forked_from: self.forked_from,
             parent: run.opened.parent.as_ref().map(|p| p.run),
@@ -339,18 +347,30 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Which steps are inside which, by their positions.
+pub(crate) struct Tree {
+    pub outermost: Vec<usize>,
+    pub inside: Vec<Vec<usize>>,
+}
+
+impl Tree {
+    pub fn of(steps: &[StepTrace]) -> Tree {
+        let mut latest: HashMap<&str, usize> = HashMap::new();
+        let mut tree = Tree { outermost: Vec::new(), inside: vec![Vec::new(); steps.len()] };
+        for (index, step) in steps.iter().enumerate() {
+            match around(&step.path).find_map(|path| latest.get(path)) {
+                Some(parent) => tree.inside[*parent].push(index),
+                None => tree.outermost.push(index),
+            }
+            latest.insert(&step.path, index);
+        }
+        tree
+    }
+}
+
 /// What ran side by side is told lane by lane instead of mixed.
 fn nested(steps: Vec<StepTrace>) -> Vec<StepTrace> {
-    let mut latest: HashMap<&str, usize> = HashMap::new();
-    let mut inside: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
-    let mut outermost = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
-        match around(&step.path).find_map(|path| latest.get(path)) {
-            Some(parent) => inside[*parent].push(index),
-            None => outermost.push(index),
-        }
-        latest.insert(&step.path, index);
-    }
+    let Tree { outermost, inside } = Tree::of(&steps);
     let mut order = Vec::with_capacity(steps.len());
     let mut todo: Vec<usize> = outermost.into_iter().rev().collect();
     while let Some(index) = todo.pop() {

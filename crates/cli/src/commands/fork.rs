@@ -46,7 +46,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         let definition = match &args.file {
             Some(file) => {
                 let simulate = state.opened.mode.simulate;
-                let checked = definition::checked(service, file, simulate, args.model.as_deref()).await?;
+                let checked = definition::checked_file(service, file, simulate, args.model.as_deref()).await?;
                 let Some(checked) = checked else { return Ok(None) };
                 Some(checked)
             }

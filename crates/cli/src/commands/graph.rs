@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::ValueEnum;
 use relais_plan::draw;
+use relais_service::ReadOptions;
 
+use crate::definition;
 use crate::exit::Exit;
 use crate::screen::{self, Paint};
 use crate::session::Global;
@@ -14,10 +16,16 @@ use crate::session::Global;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  relais graph flow.yaml\n  relais graph flow.yaml --format svg -o flow.svg")]
 pub struct Args {
-    /// Workflow file
+    /// Workflow file, of any format that `--reader` takes
     file: PathBuf,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Read the file as this format instead of the one that its shape tells
+    #[arg(long, value_name = "FORMAT", value_parser = definition::formats())]
+    reader: Option<relais_service::Format>,
+    /// The branch of a graph that is meant, instead of its main nodes
+    #[arg(long, value_name = "ID")]
+    branch: Option<String>,
     /// Write here instead of standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -34,7 +42,8 @@ enum Format {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    let definition = global.definitions()?.read(&args.file, &relais_service::ReadOptions::default())?;
+    let options = ReadOptions { format: args.reader, branch: args.branch.clone() };
+    let definition = global.definitions()?.read(&args.file, &options)?;
     let Some(plan) = definition.plan.as_ref().filter(|_| !definition.has_errors()) else {
         screen::note(&definition.render(Paint::stderr().0));
         return Ok(Exit::Usage);

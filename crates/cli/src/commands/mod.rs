@@ -4,7 +4,9 @@ mod answer;
 mod backup;
 mod cancel;
 mod completions;
+mod convert;
 mod doctor;
+mod exec;
 mod fork;
 mod graph;
 mod models;
@@ -30,11 +32,12 @@ use crate::session::Global;
 
 #[derive(Subcommand)]
 pub enum Command {
-    #[command(visible_alias = "exec")]
     Run(run::Args),
+    Exec(exec::Args),
     Validate(validate::Args),
     Plan(plan::Args),
     Graph(graph::Args),
+    Convert(convert::Args),
     Runs(runs::Args),
     Show(show::Args),
     Watch(watch::Args),
@@ -60,9 +63,11 @@ impl Command {
     pub fn run(self, global: &Global) -> anyhow::Result<Exit> {
         match self {
             Command::Run(args) => run::run(args, global),
+            Command::Exec(args) => exec::run(args, global),
             Command::Validate(args) => validate::run(args, global),
             Command::Plan(args) => plan::run(args, global),
             Command::Graph(args) => graph::run(args, global),
+            Command::Convert(args) => convert::run(args, global),
             Command::Runs(args) => runs::run(args, global),
             Command::Show(args) => show::run(args, global),
             Command::Watch(args) => watch::run(args, global),

@@ -1,7 +1,5 @@
 //! `relais plan`: what a run would do and cost. Spends nothing.
 
-use std::path::PathBuf;
-
 use relais_engine::matches_pattern;
 use relais_plan::time::format_duration;
 use relais_plan::{Agent, Arm, Call, Jump, Node, Op, Over, Plan, Task, Until};
@@ -10,6 +8,7 @@ use relais_service::Definitions;
 use serde_json::{Map, Value};
 
 use super::tools::effect;
+use crate::definition::Written;
 use crate::exit::Exit;
 use crate::foresight::{Costs, Known, constant};
 use crate::screen::{self, Paint};
@@ -23,8 +22,8 @@ use crate::{given, words};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  relais plan flow.yaml\n  relais plan flow.yaml --input topic=relays")]
 pub struct Args {
-    /// Workflow file
-    file: PathBuf,
+    #[command(flatten)]
+    written: Written,
     /// Text for the input `prompt` (or the only text input); `-` reads it from standard input
     prompt: Option<String>,
     /// An input; the value is JSON if it parses as JSON, else text. `@FILE` reads a JSON object. May be repeated
@@ -37,7 +36,7 @@ pub struct Args {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let definitions = global.definitions()?;
-    let definition = definitions.read(&args.file, &relais_service::ReadOptions::default())?;
+    let definition = definitions.read(&args.written.file, &args.written.reading.options())?;
     let problems = definition.render(Paint::stderr().0);
     if !problems.is_empty() {
         screen::note(&problems);

@@ -3,14 +3,14 @@
 use relais_engine::{StepStatus, Stored};
 use relais_plan::time::format_duration;
 use relais_service::trace::{CallTrace, StepTrace};
-use relais_service::{Service, Trace};
+use relais_service::{Format, Service, Trace};
 use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::screen::{self, Paint};
 use crate::session::Global;
 use crate::which::RunChoice;
-use crate::{questions, words};
+use crate::{definition, questions, words};
 
 /// Show what a run did: steps, timings, tokens, cost, tool calls
 #[derive(clap::Args)]
@@ -18,7 +18,8 @@ use crate::{questions, words};
 Examples:
   relais show --last
   relais show 0198c9d2 --step 'loop[2]/fetch'
-  relais show --last --json | jq .usage")]
+  relais show --last --json | jq .usage
+  relais show --last --format chain")]
 pub struct Args {
     #[command(flatten)]
     run: RunChoice,
@@ -28,11 +29,18 @@ pub struct Args {
     /// One step in full: prompts, messages, tool calls, outputs
     #[arg(long, value_name = "PATH")]
     step: Option<String>,
+    /// The run as JSON in the words of a format; `native` is the trace
+    #[arg(long, value_name = "FORMAT", value_parser = definition::formats(), conflicts_with_all = ["json", "step"])]
+    format: Option<Format>,
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.serve(async |service: &Service| {
         let run = args.run.find(service).await?;
+        if let Some(format) = args.format {
+            screen::out(&serde_json::to_string_pretty(&service.view(run, format).await?)?)?;
+            return Ok(Exit::Done);
+        }
         let trace = service.trace(run).await?;
         let paint = Paint::stdout();
         let text = match (&args.step, args.json) {

@@ -1,10 +1,12 @@
 //! `relais validate`: everything that is wrong with files, at once.
 
-use std::path::PathBuf;
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
 
-use relais_plan::Severity;
-use relais_service::{Definition, Definitions};
+use relais_plan::{Severity, Span};
+use relais_service::{Definition, Definitions, ReadOptions};
 
+use crate::definition::Reading;
 use crate::exit::Exit;
 use crate::screen::{self, Paint};
 use crate::session::Global;
@@ -12,21 +14,24 @@ use crate::words::counted;
 
 /// Check workflow files and show everything that is wrong with them
 ///
-/// Runs nothing and asks no MCP server: tools of MCP servers are taken as they are written and marked as unverified.
+/// Names the format that each file was read as. Of a graph with branches, every branch is checked. Runs nothing and
+/// asks no MCP server: tools of MCP servers are taken as they are written and marked as unverified.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  relais validate flow.yaml\n  relais validate examples/*.yaml")]
 pub struct Args {
-    /// Workflow files
+    /// Workflow files, of any format that `--format` takes
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let definitions = global.definitions()?;
     let mut exit = Exit::Done;
     for file in &args.files {
-        match check(&definitions, file) {
-            Ok(line) => screen::out(&line)?,
+        match check(&definitions, file, &args.reading.options()) {
+            Ok(lines) => screen::out(&lines)?,
             Err(text) => {
                 screen::note(&text);
                 exit = Exit::Usage;
@@ -36,29 +41,78 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// The line for a good file, or what is wrong with a bad one.
-fn check(definitions: &Definitions, file: &std::path::Path) -> Result<String, String> {
+/// The lines for a good file, or what is wrong with a bad one.
+fn check(definitions: &Definitions, file: &Path, options: &ReadOptions) -> Result<String, String> {
     let paint = Paint::stderr();
-    let definition = definitions
-        .read(file, &relais_service::ReadOptions::default())
-        .map_err(|e| format!("{} {e}", paint.red("error:")))?;
-    let problems = definition.render(paint.0);
-    if definition.has_errors() {
-        return Err(format!("{problems}{}: {}", file.display(), paint.red(&counts(&definition))));
+    let unreadable = |error: relais_service::Error| format!("{} {error}", paint.red("error:"));
+    let mut main = definitions.read(file, options).map_err(unreadable)?;
+    let branches = branches(definitions, &main);
+    gather(&mut main, &branches);
+    let problems = main.render(paint.0);
+    let nothing_runs = main.plan.is_none() && branches.iter().all(|branch| branch.plan.is_none());
+    if nothing_runs || number_of(&main, Severity::Error) > 0 {
+        return Err(format!("{problems}{}: {}", file.display(), paint.red(&counts(&main))));
     }
     if !problems.is_empty() {
         screen::note(&problems);
     }
-    let steps = definition.plan.iter().flat_map(|p| &p.nodes).filter(|n| !n.hidden).count();
-    let counts = counts(&definition);
+    Ok(told(file, &main, &branches))
+}
+
+/// Each branch of a graph, read on its own, unless one of them was asked for.
+fn branches(definitions: &Definitions, main: &Definition) -> Vec<Definition> {
+    if main.branch.is_some() {
+        return Vec::new();
+    }
+    let one = |id: &String| {
+        let options = ReadOptions { format: Some(main.format), branch: Some(id.clone()) };
+        definitions.check_text(main.source.clone(), &options)
+    };
+    main.branches.iter().map(one).collect()
+}
+
+/// The problems of all branches, each once. That there is no main graph to run is no mistake of a file with branches.
+fn gather(main: &mut Definition, branches: &[Definition]) {
+    if branches.is_empty() {
+        return;
+    }
+    let of_branches = || branches.iter().flat_map(|branch| &branch.problems);
+    if main.plan.as_ref().is_none_or(|plan| plan.nodes.is_empty()) {
+        let known: HashSet<(Span, &str)> = of_branches().map(|p| (p.span, p.message.as_str())).collect();
+        main.problems.retain(|problem| known.contains(&(problem.span, problem.message.as_str())));
+    }
+    main.problems.extend(of_branches().cloned());
+    main.problems.sort_by(|a, b| (a.span, &a.message).cmp(&(b.span, &b.message)));
+    main.problems.dedup();
+}
+
+fn told(file: &Path, main: &Definition, branches: &[Definition]) -> String {
+    let counts = counts(main);
     let warnings = if counts.is_empty() { counts } else { format!(", {counts}") };
-    let unverified = definition.unverified().join(", ");
+    let unverified: BTreeSet<String> = branches.iter().chain([main]).flat_map(Definition::unverified).collect();
+    let unverified = Vec::from_iter(unverified).join(", ");
     let unverified = if unverified.is_empty() { unverified } else { format!("; unverified: {unverified}") };
-    Ok(format!("{}: ok, {}{warnings}{unverified}", file.display(), counted(steps, "step")))
+    let format = main.format.word();
+    let mut lines = format!("{}: ok, {format}, {}{warnings}{unverified}", file.display(), steps(main));
+    for branch in branches {
+        let id = branch.branch.as_deref().unwrap_or_default();
+        lines.push_str(&format!("\n  branch {id}: {}, {}", branch.execution_mode(), steps(branch)));
+    }
+    lines
+}
+
+fn steps(definition: &Definition) -> String {
+    let nodes = definition.plan.iter().flat_map(|plan| &plan.nodes);
+    counted(nodes.filter(|node| !node.hidden).count(), "step")
+}
+
+fn number_of(definition: &Definition, severity: Severity) -> usize {
+    definition.problems.iter().filter(|problem| problem.severity == severity).count()
 }
 
 fn counts(definition: &Definition) -> String {
-    let count = |severity| definition.problems.iter().filter(|p| p.severity == severity).count();
-    let parts = [(count(Severity::Error), "error"), (count(Severity::Warning), "warning")];
-    parts.iter().filter(|(n, _)| *n > 0).map(|(n, noun)| counted(*n, noun)).collect::<Vec<_>>().join(", ")
+    let parts = [(Severity::Error, "error"), (Severity::Warning, "warning")];
+    let counted = parts.map(|(severity, noun)| (number_of(definition, severity), noun));
+    let parts: Vec<String> = counted.iter().filter(|(n, _)| *n > 0).map(|(n, noun)| self::counted(*n, noun)).collect();
+    parts.join(", ")
 }

@@ -82,7 +82,7 @@ fn three_mistakes_are_three_errors() {
     home.write("good.yaml", ONE_CALL);
     let both = home.relais(&["validate", "good.yaml", "flow.yaml"]);
     both.expect(2);
-    assert_eq!(both.out, "good.yaml: ok, 1 step\n");
+    assert_eq!(both.out, "good.yaml: ok, native, 1 step\n");
 }
 
 #[test]

@@ -6,9 +6,11 @@ use crate::support::{Home, ONE_CALL, QUESTION, json_lines};
 
 const COMMANDS: &[&str] = &[
     "run",
+    "exec",
     "validate",
     "plan",
     "graph",
+    "convert",
     "runs",
     "show",
     "watch",

@@ -15,9 +15,9 @@ const fn kind(word: &'static str, own: &'static [&'static str], without: &'stati
 const INSTANT: &[&str] = &["retry", "timeout", "budget"];
 
 pub(crate) const KINDS: &[KindKeys] = &[
-    kind("agent", &["prompt", "input", "input_as", "output"], &[]),
-    kind("tool", &["with"], &[]),
-    kind("workflow", &["input"], &[]),
+    kind("agent", &["prompt", "input", "input_schema", "input_as", "output"], &[]),
+    kind("tool", &["with", "output"], &[]),
+    kind("workflow", &["input", "input_schema"], &[]),
     kind("if", &["then", "else"], &[]),
     kind("switch", &["cases", "default"], &[]),
     kind("parallel", &["on_failure", "wait_for", "detach"], &[]),
@@ -83,6 +83,7 @@ pub(crate) const WAIT: &[&str] = &["for", "until", "at", "signal", "event", "fil
 pub(crate) const ASK: &[&str] = &["question", "show", "answer", "approve", "deadline", "on_deadline"];
 pub(crate) const ON_DEADLINE: &[&str] = &["value"];
 pub(crate) const CASE: &[&str] = &["case", "value", "steps", "then"];
+pub(crate) const ARM: &[&str] = &["when", "label", "steps", "then"];
 pub(crate) const STOP_IF: &[&str] = &["any", "all"];
 pub(crate) const NOTIFY: &[&str] = &["on_complete", "on_failure", "to"];
 /// What starts runs; a trigger has exactly one of them.

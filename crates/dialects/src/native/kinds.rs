@@ -1,11 +1,12 @@
 //! What each kind of step says beyond its policies.
 //!
-//! - `agent: NAME` or a map (an agent for this step alone), with `prompt`, `input`, `output` (a schema in place of
-//!   the agent's)
-//! - `tool: NAME` with `with` (its arguments)
-//! - `workflow: ./other.yaml` with `input`
+//! - `agent: NAME` or a map (an agent for this step alone), with `prompt`, `input`, `input_schema`, `input_as`, `output`
+//!   (a schema in place of the agent's)
+//! - `tool: NAME` with `with` (its arguments) and `output` (a schema of what it returns)
+//! - `workflow: ./other.yaml` with `input` and `input_schema`
 //! - `if: EXPRESSION` with `then` and `else`
 //! - `switch: EXPRESSION` with `cases` (a map from value to steps, or a list of `{ case: X, steps: […] }`) and `default`
+//! - `switch: [{ when: EXPRESSION, label: NAME, steps: […] }]` with `default`
 //! - `parallel: [steps]` with `on_failure`, `wait_for` (ids or a number) and `detach`
 //! - `steps: [steps]` (a group) with `on_failure`
 //! - `for_each: EXPRESSION` or a list, with `do`, `at_once`, `max`, `on_limit: fail | truncate`
@@ -28,9 +29,10 @@ use crate::values::{bare, duration_of, literal};
 use crate::yaml::{Data, Entry, Node};
 
 /// Items or passes where `max` is not given.
-const DEFAULT_MAX: u32 = 100;
+pub(crate) const DEFAULT_MAX: u32 = 100;
 /// Bodies at once; more would only wait for one another at the provider.
 const MAX_AT_ONCE: u32 = 1_000;
+const ARM_EXAMPLE: &str = "`switch: [{ when: input.amount > 100, steps: [{ agent: caller }] }]`";
 
 impl Reader<'_> {
     pub(crate) fn kind(&mut self, at: &At<'_, '_>) -> Kind {
@@ -62,18 +64,20 @@ impl Reader<'_> {
         };
         let prompt = at.fields.get("prompt").map(|field| self.prompt(field));
         let input = at.fields.get("input").map(|field| self.template(field));
-        let input_as = at.fields.get("input_as").and_then(|field| self.input_as(field, at));
+        for field in ["input_schema", "input_as"].into_iter().filter_map(|key| at.fields.get(key)) {
+            self.refuse_without_input(field, at);
+        }
+        let input_schema = at.fields.get("input_schema").and_then(|field| self.schema(field));
+        let input_as = at.fields.get("input_as").and_then(|field| self.name(field));
         let output_schema = at.fields.get("output").and_then(|field| self.schema(field));
         let task = Task::Agent { agent, prompt };
-        Kind::Call(Box::new(Call { task, input, input_schema: None, input_as, output_schema }))
+        Kind::Call(Box::new(Call { task, input, input_schema, input_as, output_schema }))
     }
 
-    /// The artifact that takes the input.
-    fn input_as(&mut self, field: Field<'_>, at: &At<'_, '_>) -> Option<String> {
+    fn refuse_without_input(&mut self, field: Field<'_>, at: &At<'_, '_>) {
         if !at.fields.has("input") {
-            self.no_effect(field, "without `input`", "say what the artifact holds: `input: { … }`");
+            self.no_effect(field, "without `input`", "say what the input is: `input: { … }`");
         }
-        self.name(field)
     }
 
     fn inline_agent(&mut self, at: &At<'_, '_>) -> String {
@@ -94,13 +98,9 @@ impl Reader<'_> {
             Some(field) => self.arguments(field),
             None => Template::Literal(json!({})),
         };
-        Kind::Call(Box::new(Call {
-            task: Task::Tool { tool, with },
-            input: None,
-            input_schema: None,
-            input_as: None,
-            output_schema: None,
-        }))
+        let output_schema = at.fields.get("output").and_then(|field| self.schema(field));
+        let task = Task::Tool { tool, with };
+        Kind::Call(Box::new(Call { task, input: None, input_schema: None, input_as: None, output_schema }))
     }
 
     /// A map, or one reference to a map.
@@ -122,8 +122,9 @@ impl Reader<'_> {
             }
         }
         let input = at.fields.get("input").map(|field| self.template(field));
+        let input_schema = at.fields.get("input_schema").and_then(|field| self.schema(field));
         let task = Task::Workflow { workflow, plan };
-        Kind::Call(Box::new(Call { task, input, input_schema: None, input_as: None, output_schema: None }))
+        Kind::Call(Box::new(Call { task, input, input_schema, input_as: None, output_schema: None }))
     }
 
     fn if_step(&mut self, at: &At<'_, '_>) -> Kind {
@@ -140,17 +141,60 @@ impl Reader<'_> {
     }
 
     fn switch_step(&mut self, at: &At<'_, '_>) -> Kind {
+        let arms = match &at.field.node.data {
+            Data::List(items) => self.conditions(items, at),
+            Data::Scalar(_) | Data::Map(_) => self.compared(at),
+        };
+        let before: usize = arms.iter().map(|arm| arm.steps.len()).sum();
+        let other = at.fields.get("default").map(|field| self.block(field, at.position, before + 1));
+        Kind::Choose { arms, other }
+    }
+
+    /// The first arm whose condition is true.
+    fn conditions(&mut self, items: &[Node], at: &At<'_, '_>) -> Vec<Branch> {
+        if let Some(field) = at.fields.get("cases") {
+            self.no_effect(
+                field,
+                "beside a list of conditions",
+                "compare a value (`switch: input.kind`), or leave it out",
+            );
+        }
+        if items.is_empty() {
+            self.wrong(at.field, "at least one condition", ARM_EXAMPLE);
+        }
+        let mut arms: Vec<Branch> = Vec::with_capacity(items.len());
+        let mut first = 1;
+        for node in items {
+            let arm = self.condition_arm(node, at.position, first);
+            first += arm.as_ref().map_or(0, |arm| arm.steps.len());
+            arms.extend(arm);
+        }
+        arms
+    }
+
+    fn condition_arm(&mut self, node: &Node, prefix: &str, first: usize) -> Option<Branch> {
+        let fields = self.map(node, "a condition of `switch`", keys::ARM, ARM_EXAMPLE)?;
+        let steps = self.one_of(&fields, "steps", "then", ARM_EXAMPLE)?;
+        let Some(when) = fields.get("when").map(|field| self.expression(field)) else {
+            let problem = Problem::error(node.span, "a condition of `switch` needs `when`");
+            self.problems.push(problem.help(format!("for example {ARM_EXAMPLE}")));
+            return None;
+        };
+        let label = fields.get("label").and_then(|field| self.name(field));
+        let label = label.unwrap_or_else(|| when.source().to_owned());
+        Some(Branch { label, when, steps: self.block(steps, prefix, first) })
+    }
+
+    /// The arms of a value.
+    fn compared(&mut self, at: &At<'_, '_>) -> Vec<Branch> {
         let on = self.expression(at.field);
-        let arms = match at.fields.get("cases") {
+        match at.fields.get("cases") {
             Some(field) => self.cases(&on, field, at.position),
             None => {
                 self.lacks(at, "cases", "`cases: { urgent: [{ agent: caller }] }`");
                 Vec::new()
             }
-        };
-        let before: usize = arms.iter().map(|arm| arm.steps.len()).sum();
-        let other = at.fields.get("default").map(|field| self.block(field, at.position, before + 1));
-        Kind::Choose { arms, other }
+        }
     }
 
     fn cases(&mut self, on: &Expr, field: Field<'_>, prefix: &str) -> Vec<Branch> {

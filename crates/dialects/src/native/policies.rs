@@ -64,7 +64,7 @@ impl Reader<'_> {
         Retry {
             max_attempts: fields.get("max_attempts").and_then(|field| self.whole(field, 0)).unwrap_or_default(),
             backoff: fields.get("backoff").and_then(|field| self.choice(field, &backoffs)).unwrap_or_default(),
-            delay_ms: fields.get("delay").and_then(|field| self.duration(field)).unwrap_or(default.delay_ms),
+            delay_ms: fields.get("delay").and_then(|field| self.pause(field)).unwrap_or(default.delay_ms),
             factor: fields.get("factor").and_then(|field| self.whole(field, 1)).unwrap_or(default.factor),
             max_delay_ms: fields.get("max_delay").and_then(|field| self.duration(field)),
             on: fields.get("on").map(|field| self.retry_on(field)).unwrap_or_default(),

@@ -19,7 +19,7 @@ use crate::yaml::{Data, Node};
 const EXAMPLE: &str = "`{ cron: \"0 9 * * MON-FRI\", timezone: Europe/Paris }`";
 const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00`, `weekly@1,3,5@09:00` (0 is Sunday), \
                      five or six cron fields, `@daily`, or an RFC 3339 time under `at`";
-const DEFAULT_CONTINUOUS_DELAY_MS: u64 = 1_000;
+pub(crate) const DEFAULT_CONTINUOUS_DELAY_MS: u64 = 1_000;
 
 impl Reader<'_> {
     pub(crate) fn triggers(&mut self, field: Field<'_>) -> Vec<Trigger> {
