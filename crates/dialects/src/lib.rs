@@ -148,7 +148,11 @@ impl<'l> Reading<'l> {
 
     fn workflow(&mut self, source: &Source, options: &Options) -> Read {
         let format = options.format.unwrap_or(Format::Native);
-        let root = match yaml::parse(source) {
+        let parsed = match chain::is_python(&source.text) {
+            true => chain::python(source),
+            false => yaml::parse(source),
+        };
+        let root = match parsed {
             Ok(root) => root,
             Err(problems) => return Read { format, branches: Vec::new(), workflow: None, problems },
         };

@@ -433,8 +433,10 @@ fn trigger() -> Value {
 fn trigger_key(key: &str) -> Value {
     match key {
         "manual" => flag("Started by hand only."),
-        "at" => text("Once, at a time with its offset (RFC 3339)."),
-        "cron" => text("Five or six cron fields with names, ranges and steps, or `@daily`."),
+        "at" => text("Once, at a time with its offset (RFC 3339) or in words (`tomorrow 9am`)."),
+        "cron" => {
+            text("Five or six cron fields with names, ranges and steps, `@daily`, or words (`every weekday at 8:30`).")
+        }
         "every" => {
             json!({ "description": "A duration, `daily@09:00` or `weekly@1,3,5@09:00`.", "type": ["string", "number"] })
         }

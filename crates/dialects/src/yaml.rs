@@ -16,7 +16,7 @@ pub const MAX_DEPTH: usize = 64;
 /// Values in one file, those that aliases repeat included: what stops an alias bomb.
 pub const MAX_VALUES: usize = 200_000;
 /// Text in one file, that which aliases repeat included.
-const MAX_TEXT_BYTES: usize = 2 * MAX_BYTES;
+pub const MAX_TEXT_BYTES: usize = 2 * MAX_BYTES;
 
 /// One value with its place.
 #[derive(Debug, Clone)]
@@ -117,7 +117,7 @@ impl Node {
         }
     }
 
-    fn weigh(&self) -> (usize, usize) {
+    pub(crate) fn weigh(&self) -> (usize, usize) {
         match &self.data {
             Data::Scalar(Value::String(text)) => (1, text.len()),
             Data::Scalar(_) => (1, 0),
@@ -129,7 +129,7 @@ impl Node {
     }
 }
 
-fn add(a: (usize, usize), b: (usize, usize)) -> (usize, usize) {
+pub(crate) fn add(a: (usize, usize), b: (usize, usize)) -> (usize, usize) {
     (a.0 + b.0, a.1 + b.1)
 }
 

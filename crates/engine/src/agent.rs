@@ -61,8 +61,24 @@ pub(crate) fn decide<'a>(
     match decided {
         Ok(events) => Ok(events),
         Err(Stop::Load(hash)) => Err(NotLoaded(hash)),
-        Err(Stop::Fail(failure, again)) => step.fail(failure, again),
+        Err(Stop::Fail(failure, again)) => step.fail(with_tool_error(failure, &instance.work), again),
     }
+}
+
+/// An agent that comes to nothing after a tool has failed it most likely does so for that reason.
+fn with_tool_error(mut failure: Failure, work: &Work) -> Failure {
+    const SHOWN: usize = 300;
+    let own = matches!(failure.kind, ErrorKind::Schema | ErrorKind::Limit | ErrorKind::Provider | ErrorKind::Loop);
+    let Work::Agent(work) = work else { return failure };
+    let last = work.messages.iter().rev().find_map(|message| match message {
+        Message::Tool { tool, text, failed, .. } => Some((tool, text, *failed)),
+        Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
+    });
+    if let Some((tool, text, true)) = last.filter(|_| own) {
+        let text: String = text.chars().take(SHOWN).collect();
+        failure.message = format!("{}; before that the tool `{tool}` had failed: {text}", failure.message);
+    }
+    failure
 }
 
 enum Stop {

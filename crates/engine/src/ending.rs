@@ -238,7 +238,8 @@ fn close(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Result<Event, NotLoad
     };
     let output = match &ending.output {
         Some(output) => Some(output.clone()),
-        None => last_output(ctx, run)?,
+        None if status == RunStatus::PartialSuccess => last_output(ctx, run)?,
+        None => last_stored(run),
     };
     Ok(Event::Closed { status, output, error: ending.error.clone() })
 }

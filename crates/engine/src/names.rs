@@ -297,7 +297,8 @@ impl View<'_> {
         let Some((scope, node, number)) = self.turn_of_loop() else { return Ok(Value::Null) };
         let Some(each) = self.each_at(scope, node) else { return Ok(Value::Null) };
         let count = if each.items.is_some() { each.count } else { number + 1 };
-        let mut facts = json!({ "index": number, "count": count, "iteration_count": number + 1, "current_index": number });
+        let mut facts =
+            json!({ "index": number, "count": count, "iteration_count": number + 1, "current_index": number });
         if each.items.is_none() {
             facts["previous"] = self.pass_before(each, number)?;
         }

@@ -267,7 +267,8 @@ fn fields(words: &[&str]) -> Result<String, String> {
     for (word, part) in words.iter().zip(parts) {
         let field = word.to_uppercase();
         for item in field.split(',') {
-            part.check(item).map_err(|why| format!("`{}` is no {} of a cron pattern: {why}", item, part.name))?;
+            let wrong = |why| format!("`{}` is no cron pattern: `{item}` is no {}; {why}", words.join(" "), part.name);
+            part.check(item).map_err(wrong)?;
         }
         fields.push(field);
     }

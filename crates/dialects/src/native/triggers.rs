@@ -1,13 +1,13 @@
 //! Triggers and notifications: checked when the file is loaded, used by the server.
 //!
-//! A trigger is a map with exactly one of `manual: true`, `at` (RFC 3339), `cron` (5 or 6 fields, names, `@daily`),
-//! `every` (a duration, or `daily@HH:mm` and `weekly@1,3@HH:mm`), `daily` (`HH:mm`), `weekly` (`1,3@HH:mm`),
+//! A trigger is a map with exactly one of `manual: true`, `at` (RFC 3339 or words such as "tomorrow 9am"), `cron` (5 or
+//! 6 fields, names, `@daily`, or words such as "every weekday at 8:30"), `every` (a duration, or `daily@HH:mm` and `weekly@1,3@HH:mm`), `daily` (`HH:mm`), `weekly` (`1,3@HH:mm`),
 //! `schedule` (any of the text forms), `continuous` (true or a delay), `webhook` (an id, or `{ id, secret }`) and
 //! `event` (a type). Beside it: `timezone` (clock times), `overlap`, `catch_up` (times), `input`, `filter` (webhook
 //! and event; an expression).
 
 use croner::parser::{CronParser, Seconds};
-use relais_plan::{CatchUp, Notify, Overlap, Problem, Trigger, TriggerOn, time};
+use relais_plan::{CatchUp, Notify, Overlap, Problem, Trigger, TriggerOn, time, words};
 use serde_json::Value;
 
 use super::keys;
@@ -18,7 +18,7 @@ use crate::yaml::{Data, Node};
 
 const EXAMPLE: &str = "`{ cron: \"0 9 * * MON-FRI\", timezone: Europe/Paris }`";
 const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00`, `weekly@1,3,5@09:00` (0 is Sunday), \
-                     five or six cron fields, `@daily`, or an RFC 3339 time under `at`";
+                     five or six cron fields, `@daily`, words such as `every weekday at 8:30`, or a time under `at`";
 pub(crate) const DEFAULT_CONTINUOUS_DELAY_MS: u64 = 1_000;
 
 impl Reader<'_> {
@@ -63,21 +63,25 @@ impl Reader<'_> {
         }
     }
 
-    fn at(&mut self, field: Field<'_>) -> Option<TriggerOn> {
-        let text = field.node.as_text().filter(|text| time::parse_instant(text).is_some());
-        if text.is_none() {
-            self.wrong(field, "a time with its offset (RFC 3339)", "`at: \"2027-01-01T09:00:00+01:00\"`");
+    /// RFC 3339 or words; kept as it was said, for "tomorrow" is told from the day it is said.
+    pub(crate) fn at(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+        let text = self.text(field)?;
+        match words::at(&text) {
+            Ok(_) => Some(TriggerOn::At(text.trim().to_owned())),
+            Err(message) => {
+                self.problems.push(Problem::error(field.node.span, message).help(words::AT_FORMS));
+                None
+            }
         }
-        text.map(|text| TriggerOn::At(text.to_owned()))
     }
 
-    fn cron(&mut self, field: Field<'_>) -> Option<TriggerOn> {
+    /// Cron fields or words, kept as fields.
+    pub(crate) fn cron(&mut self, field: Field<'_>) -> Option<TriggerOn> {
         let text = self.text(field)?;
-        match CronParser::builder().seconds(Seconds::Optional).build().parse(&text) {
-            Ok(_) => Some(TriggerOn::Cron(text)),
-            Err(error) => {
-                let message = format!("`{text}` is no cron pattern: {error}");
-                self.problems.push(Problem::error(field.node.span, message).help(FORMS));
+        match cron_fields(&text) {
+            Ok(fields) => Some(TriggerOn::Cron(fields)),
+            Err(message) => {
+                self.problems.push(Problem::error(field.node.span, message).help(words::CRON_FORMS));
                 None
             }
         }
@@ -92,8 +96,10 @@ impl Reader<'_> {
         if is_calendar(text) {
             return Some(TriggerOn::Calendar(text.to_owned()));
         }
-        if field.key == "schedule" && CronParser::builder().seconds(Seconds::Optional).build().parse(text).is_ok() {
-            return Some(TriggerOn::Cron(text.to_owned()));
+        if field.key == "schedule"
+            && let Ok(fields) = cron_fields(text)
+        {
+            return Some(TriggerOn::Cron(fields));
         }
         let message = format!("`{}` cannot be understood: {}", field.key, field.node.describe());
         self.problems.push(Problem::error(field.node.span, message).help(FORMS));
@@ -180,12 +186,13 @@ impl Reader<'_> {
     }
 
     fn check_options(&mut self, on: &TriggerOn, fields: &Fields<'_>) {
-        let is_clock = matches!(on, TriggerOn::Cron(_) | TriggerOn::Calendar(_));
+        let in_words = matches!(on, TriggerOn::At(text) if time::parse_instant(text).is_none());
+        let is_clock = in_words || matches!(on, TriggerOn::Cron(_) | TriggerOn::Calendar(_));
         let is_timed = is_clock || matches!(on, TriggerOn::At(_) | TriggerOn::Every { .. });
         let is_sent = matches!(on, TriggerOn::Webhook { .. } | TriggerOn::Event(_));
         let is_automatic = is_timed || is_sent;
         let options = [
-            ("timezone", is_clock, "it belongs to `cron`, `daily` and `weekly`"),
+            ("timezone", is_clock, "it belongs to `cron`, `daily`, `weekly`, and `at` in words"),
             ("catch_up", is_timed, "it belongs to triggers that fire by the clock"),
             ("filter", is_sent, "it belongs to `webhook` and `event`"),
             ("overlap", is_automatic, "it belongs to triggers that can fire while a run goes on"),
@@ -226,6 +233,15 @@ impl Reader<'_> {
             on_failure: fields.get("on_failure").and_then(|field| self.flag(field)).unwrap_or(default.on_failure),
             to: fields.get("to").map(|field| self.texts(field)).unwrap_or_default(),
         }
+    }
+}
+
+/// The fields that a text means, if the scheduler can follow them.
+fn cron_fields(text: &str) -> Result<String, String> {
+    let fields = words::cron(text)?;
+    match CronParser::builder().seconds(Seconds::Optional).build().parse(&fields) {
+        Ok(_) => Ok(fields),
+        Err(error) => Err(format!("`{text}` is no cron pattern: {error}")),
     }
 }
 

@@ -21,6 +21,7 @@ fn step(step: &Step) -> Doc {
     fields.some("run_if", step.run_if_always.then(|| Value::from("always")));
     fields.some("when", step.when.as_ref().map(condition));
     kind(&mut fields, step);
+    fields.some("keep", step.keep_last.then(|| Value::from("last")));
     fields.some("output_key", step.output_key.as_deref().map(Value::from));
     fields.some("retry", (!step.retry.is_default()).then(|| retry(&step.retry)));
     fields.some("timeout", step.timeout_ms.map(duration));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::flow::Flow;
 use crate::expr::{Part, Root};
 use crate::path::Segment;
-use crate::{Each, Call, Fan, FanOutput, LaneFailure, Node, NodeId, OnError, Op, Plan, Task, Until};
+use crate::{Call, Each, Fan, FanOutput, LaneFailure, Node, NodeId, OnError, Op, Plan, Task, Until};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape<'p> {

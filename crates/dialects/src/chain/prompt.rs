@@ -1,0 +1,287 @@
+//! How outputs reach the next executor's prompt.
+//!
+//! `$previous_output` and `{previous_output}`, each also with a path behind it (`$previous_output.prices[0].url`,
+//! `{previous_output.prices}`), become JSON indented by 2; only a part that is text goes in as it is, without quotes. A dot
+//! that no name follows is a full stop. Everything else is text as it stands, and what is put in is never looked at again.
+//!
+//! What the previous output is:
+//! - in the first executor there is none, and the words stay as they are written;
+//! - in a `for_each` it is the item at hand;
+//! - in a `repeat_until` it is what the executor before gave in the first pass, then what the pass before gave.
+//!
+//! If a system prompt refers to it, the user message is "Execute your task."; else the user message has all earlier
+//! outputs by executor id (and the item or the pass before), and then "Now execute your task.".
+
+use relais_plan::template::escaped;
+use relais_plan::{Problem, Span, Template};
+use serde_json::Value;
+
+use super::looping::Loop;
+use crate::reader::Reader;
+
+const TASK: &str = "Execute your task.";
+const TASK_AFTER: &str = "Now execute your task.";
+const WORD: &str = "previous_output";
+
+/// A longer text may be larger than what goes into a prompt.
+const MAX_TEXT_LETTERS: usize = 16 * 1024;
+/// Values are no deeper than this.
+const MAX_SEGMENTS: usize = 64;
+/// Further away, a bracket has nothing to do with the word before it.
+const MAX_KEY_BYTES: usize = 256;
+
+/// Where a large output is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    File,
+    Db,
+}
+
+impl Kept {
+    /// The filter that shows a value, or where it is kept; `id` is an expression for the step that gave it.
+    fn reference(self, id: &str) -> String {
+        match self {
+            Kept::File => format!("reference('file', run.files ~ '/executor_' ~ {id} ~ '.json')"),
+            Kept::Db => "reference('db')".to_owned(),
+        }
+    }
+}
+
+/// What an executor has before it.
+pub(super) enum Previous<'a> {
+    /// It is the first.
+    None,
+    Output(&'a str),
+    /// An item of what this executor gave.
+    Item(&'a str),
+    /// A pass: the executor before, and the step of a pass.
+    Pass(Option<&'a str>, &'a str),
+}
+
+pub(super) struct Prompts {
+    pub system: Template,
+    pub user: Template,
+}
+
+impl<'a> Previous<'a> {
+    pub fn new(previous: Option<&'a str>, looping: Option<&Loop>, inner: Option<&'a str>) -> Previous<'a> {
+        match (looping, inner, previous) {
+            (Some(Loop::RepeatUntil { .. }), Some(inner), previous) => Previous::Pass(previous, inner),
+            (Some(Loop::ForEach { .. }), _, Some(previous)) => Previous::Item(previous),
+            (_, _, Some(previous)) => Previous::Output(previous),
+            (_, _, None) => Previous::None,
+        }
+    }
+
+    /// The source that puts in what lies at a path of the previous output.
+    fn put_in(&self, path: &str, written: &str, kept: Kept) -> String {
+        let show = |value: String, id: &str| match path {
+            "" => format!("{{{{ {value} | {} }}}}", kept.reference(id)),
+            _ => part(&value, &kept.reference(id)),
+        };
+        match self {
+            Previous::None => escaped(written),
+            Previous::Output(id) => show(format!("{}{path}", output_of(id)), &quoted(id)),
+            Previous::Item(id) => part(&format!("item{path}"), &kept.reference(&quoted(id))),
+            Previous::Pass(before, inner) => {
+                let again = show(format!("loop.previous{path}"), &quoted(inner));
+                let first = match before {
+                    Some(id) => show(format!("{}{path}", output_of(id)), &quoted(id)),
+                    None => escaped(written),
+                };
+                format!("{{% if loop.index > 0 %}}{again}{{% else %}}{first}{{% endif %}}")
+            }
+        }
+    }
+
+    /// The user message of an executor whose prompt refers to nothing.
+    fn message(&self, kept: Kept) -> String {
+        let all = all_outputs(kept);
+        let item = |id: &str| kept.reference(&quoted(id));
+        match self {
+            Previous::None => TASK.to_owned(),
+            Previous::Output(_) => format!("{all}{TASK_AFTER}"),
+            Previous::Item(id) => {
+                let count = "{{ index + 1 }} of {{ loop.count }}";
+                format!("{all}Current item ({count}):\n{{{{ item | {} }}}}\n\n{TASK_AFTER}", item(id))
+            }
+            Previous::Pass(before, inner) => {
+                let again = format!("Output of the pass before:\n{{{{ loop.previous | {} }}}}\n\n", item(inner));
+                match before {
+                    Some(_) => format!("{all}{{% if loop.index > 0 %}}{again}{{% endif %}}{TASK_AFTER}"),
+                    None => {
+                        format!("{{% if loop.index > 0 %}}{again}{TASK_AFTER}{{% else %}}{TASK}{{% endif %}}")
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A part of an output: a text goes in as it is, anything else as JSON.
+fn part(value: &str, reference: &str) -> String {
+    let is_text = format!("{value} is string and {value} | length <= {MAX_TEXT_LETTERS}");
+    format!("{{% if {is_text} %}}{{{{ {value} }}}}{{% else %}}{{{{ {value} | {reference} }}}}{{% endif %}}")
+}
+
+/// All earlier outputs as one JSON object, each by itself replaced where it is large. The same few words however many
+/// executors there are.
+fn all_outputs(kept: Kept) -> String {
+    let shown = kept.reference("e.id");
+    format!(
+        "Previous executor outputs:\n{{\n{{% for e in earlier %}}  {{{{ e.id | tojson }}}}: {{{{ e.output | {shown} | \
+         indent(2) }}}}{{% if not loop.last %}},{{% endif %}}\n{{% endfor %}}}}\n\n"
+    )
+}
+
+impl Reader<'_> {
+    pub(super) fn prompts(&mut self, text: &str, span: Span, previous: &Previous<'_>, kept: Kept) -> Prompts {
+        let (source, refers) = self.filled(text, span, previous, kept);
+        let system = match refers {
+            true => self.chain_template(&source, span),
+            false => Template::plain(text, span),
+        };
+        let user = match refers {
+            true => TASK.to_owned(),
+            false => previous.message(kept),
+        };
+        Prompts { system, user: self.chain_template(&user, span) }
+    }
+
+    fn chain_template(&mut self, source: &str, span: Span) -> Template {
+        Template::text(source, span).unwrap_or_else(|problem| {
+            self.problems.push(problem);
+            Template::Literal(Value::Null)
+        })
+    }
+
+    /// The text with its references as template source, and whether there are any that mean something.
+    fn filled(&mut self, text: &str, span: Span, previous: &Previous<'_>, kept: Kept) -> (String, bool) {
+        let mut out = String::with_capacity(text.len());
+        let (mut rest, mut refers) = (text, false);
+        while let Some(at) = rest.find(WORD) {
+            let end = at + WORD.len();
+            let Some(found) = reference(&rest[..at], &rest[end..]) else {
+                self.near_miss(&rest[..at], &rest[end..], span);
+                out.push_str(&escaped(&rest[..end]));
+                rest = &rest[end..];
+                continue;
+            };
+            out.push_str(&escaped(&rest[..at - 1]));
+            out.push_str(&previous.put_in(&found.path, &rest[at - 1..end + found.length], kept));
+            refers |= !matches!(previous, Previous::None);
+            rest = &rest[end + found.length..];
+        }
+        out.push_str(&escaped(rest));
+        (out, refers)
+    }
+
+    /// `$previous_outputs` is most likely a slip.
+    fn near_miss(&mut self, before: &str, behind: &str, span: Span) {
+        if before.ends_with('$') && behind.starts_with(is_name) {
+            let longer: String = behind.chars().take_while(|c| is_name(*c)).collect();
+            let problem = Problem::warning(span, format!("`${WORD}{longer}` refers to nothing and stays as it is"));
+            self.problems.push(problem.help(format!("the output of the executor before is `${WORD}`")));
+        }
+    }
+}
+
+/// A reference, seen from behind its word.
+struct Found {
+    path: String,
+    /// Bytes behind the word that belong to it.
+    length: usize,
+}
+
+fn reference(before: &str, behind: &str) -> Option<Found> {
+    match before.chars().next_back()? {
+        '$' if !behind.starts_with(is_name) => {
+            let (path, length) = path_of(behind);
+            Some(Found { path, length })
+        }
+        '{' => {
+            let (path, length) = path_of(behind);
+            behind[length..].starts_with('}').then_some(Found { path, length: length + 1 })
+        }
+        _ => None,
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The path at the beginning of a text (`.prices[0].url`) as an expression goes on, and its length. A dot that no name
+/// follows is not part of it.
+pub(super) fn path_of(text: &str) -> (String, usize) {
+    let mut path = String::new();
+    let mut at = 0;
+    for _ in 0..MAX_SEGMENTS {
+        let Some((segment, length)) = segment(&text[at..]) else { break };
+        path.push_str(&segment);
+        at += length;
+    }
+    (path, at)
+}
+
+fn segment(text: &str) -> Option<(String, usize)> {
+    if let Some(name) = text.strip_prefix('.') {
+        let length = name.find(|c: char| !is_name(c)).unwrap_or(name.len());
+        let name = &name[..length];
+        let is_number = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+        return match is_number {
+            true => Some((index(name)?, length + 1)),
+            false => (length > 0).then(|| (format!("[{}]", quoted(name)), length + 1)),
+        };
+    }
+    let inside = text.strip_prefix('[')?;
+    let inside = &inside[..inside.floor_char_boundary(MAX_KEY_BYTES)];
+    let (inside, _) = inside.split_once(']')?;
+    let length = inside.len() + "[]".len();
+    let quote = |quote: char| inside.strip_prefix(quote)?.strip_suffix(quote);
+    match quote('"').or_else(|| quote('\'')) {
+        Some(key) if !key.is_empty() => Some((format!("[{}]", quoted(key)), length)),
+        Some(_) => None,
+        None => Some((index(inside)?, length)),
+    }
+}
+
+fn index(digits: &str) -> Option<String> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| digits.parse::<u32>().ok())?.map(|index| format!("[{index}]"))
+}
+
+/// The expression for a step's output.
+pub(super) fn output_of(id: &str) -> String {
+    format!("steps[{}].output", quoted(id))
+}
+
+/// A text in an expression.
+pub(super) fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_end_where_sentences_do() {
+        for (text, path, length) in [
+            ("", "", 0),
+            (".", "", 0),
+            (". Then", "", 0),
+            (".prices, call", r#"["prices"]"#, 7),
+            (".prices.", r#"["prices"]"#, 7),
+            (".a.b[0].c d", r#"["a"]["b"][0]["c"]"#, 9),
+            (".list.0", r#"["list"][0]"#, 7),
+            ("['odd key']!", r#"["odd key"]"#, 11),
+            ("[x]", "", 0),
+            ("[99999999999]", "", 0),
+            ("[", "", 0),
+            (".größe", r#"["größe"]"#, 8),
+        ] {
+            assert_eq!(path_of(text), (path.to_owned(), length), "{text}");
+        }
+    }
+}
