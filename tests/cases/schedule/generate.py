@@ -5,11 +5,15 @@ Run once, by hand: `pip install croniter tzdata && python generate.py > croniter
 A row is `ZONE | PATTERN | AFTER | FIRST +SECONDS +SECONDS …`, or `never` where no day fits. In zones whose clocks change, croniter has rules of its own
 for readings of the clock that come twice or not at all. So each row is made twice: by croniter with the zone, and by
 croniter on a bare clock whose readings then get their instants from zoneinfo by the rule of this project (left out: at the
-change; twice: the first time). Where both agree, the row stands in the first part. Where they differ, it stands in the
+change; twice: the first time). A range of one number, such as `16-16`, is read by croniter as the whole range; the second
+making says `16`. Where day of the month and weekday are both restricted, either is enough; croniter finds nothing if no
+month has the day, and the second making asks for the two one by one. Where both agree, the row stands in the first part. Where they differ, it stands in the
 second part with both answers and the reason.
 """
 
+import heapq
 import random
+import re
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -17,6 +21,7 @@ from croniter import CroniterBadDateError, croniter
 
 SEED = 20261116
 COUNT = 5
+ONE_NUMBER = re.compile(r"\b(\d+)-\1(?:/\d+)?\b")
 YEARS = [2024, 2025, 2026, 2027, 2028, 2096]
 ZONES = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "Asia/Tokyo"]
 MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
@@ -81,7 +86,10 @@ def iterator(pattern, start):
 
 def by_croniter(pattern, zone, after):
     times = iterator(pattern, after.astimezone(ZoneInfo(zone)))
-    return [times.get_next(datetime).astimezone(timezone.utc) for _ in range(COUNT)]
+    try:
+        return [times.get_next(datetime).astimezone(timezone.utc) for _ in range(COUNT)]
+    except CroniterBadDateError:
+        return []
 
 
 def turn(reading, zone):
@@ -99,19 +107,40 @@ def turn(reading, zone):
     return high.replace(microsecond=0)
 
 
+def stream(pattern, start):
+    times = iterator(pattern, start)
+    try:
+        while True:
+            yield times.get_next(datetime).replace(tzinfo=None)
+    except CroniterBadDateError:
+        return
+
+
+def readings(pattern, start):
+    *times, day, month, weekday = ONE_NUMBER.sub(r"\1", pattern).split()
+    parts = [(day, weekday)] if "*" in (day, weekday) else [(day, "*"), ("*", weekday)]
+    return heapq.merge(*(stream(" ".join([*times, d, month, w]), start) for d, w in parts))
+
+
 def by_rule(pattern, zone, after):
     """The turns of a bare clock's readings, from some hours before, without those that are past and without doubles."""
     start = after.astimezone(ZoneInfo(zone)).replace(tzinfo=None) - timedelta(hours=3)
-    readings = iterator(pattern, start.replace(tzinfo=timezone.utc))
     times = []
-    while len(times) < COUNT:
-        at = turn(readings.get_next(datetime).replace(tzinfo=None), zone)
+    for reading in readings(pattern, start.replace(tzinfo=timezone.utc)):
+        at = turn(reading, zone)
         if at > after and at not in times:
             times.append(at)
+        if len(times) == COUNT:
+            break
     return times
 
 
-def reason(zone, after, until):
+def reason(pattern, zone, after, croniter_says, rule_says):
+    if not croniter_says:
+        return "either the day of the month or the weekday is enough"
+    if ONE_NUMBER.search(pattern):
+        return "a range of one number is that number, not the whole range"
+    until = max(croniter_says[-1], rule_says[-1])
     offsets = [(t.astimezone(ZoneInfo(zone)).utcoffset()) for t in (after - timedelta(hours=3), until + timedelta(hours=3))]
     if offsets[0] < offsets[1]:
         return "clocks go forward: a reading that is left out has its turn at the change"
@@ -120,6 +149,8 @@ def reason(zone, after, until):
 
 
 def shown(times):
+    if not times:
+        return "never"
     steps = [f"+{int((b - a).total_seconds())}" for a, b in zip(times, times[1:])]
     return " ".join([times[0].strftime("%Y-%m-%dT%H:%M:%SZ"), *steps])
 
@@ -147,17 +178,11 @@ def main():
     agreed, apart = [], []
     for zone, p, after in rows(random.Random(SEED)):
         head = f"{zone} | {p} | {after.strftime('%Y-%m-%dT%H:%M:%SZ')}"
-        try:
-            croniter_says = by_croniter(p, zone, after)
-        except CroniterBadDateError:
-            agreed.append(f"{head} | never")
-            continue
-        rule_says = by_rule(p, zone, after)
+        croniter_says, rule_says = by_croniter(p, zone, after), by_rule(p, zone, after)
         if croniter_says == rule_says:
             agreed.append(f"{head} | {shown(rule_says)}")
         else:
-            until = max(croniter_says[-1], rule_says[-1])
-            why = reason(zone, after, until)
+            why = reason(p, zone, after, croniter_says, rule_says)
             apart.append(f"{head} | {shown(rule_says)} | croniter: {shown(croniter_says)} | {why}")
     print("# croniter and this project agree")
     print("\n".join(sorted(agreed)))
