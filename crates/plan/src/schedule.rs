@@ -216,3 +216,117 @@ fn clock_of(text: &str) -> Option<Clock> {
 fn weekdays(text: &str) -> Option<Vec<u8>> {
     text.split(',').map(|day| day.trim().parse().ok().filter(|day| *day < 7)).collect()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::time::{format_instant, parse_instant};
+    use crate::{CatchUp, Overlap};
+
+    /// A Monday, 09:30 in Paris.
+    const NOW: &str = "2026-11-16T08:30:00Z";
+
+    fn parsed(on: TriggerOn, timezone: Option<&str>) -> Result<Option<Schedule>, String> {
+        let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
+        let (input, filter) = Default::default();
+        let trigger = Trigger { on, timezone: timezone.map(str::to_owned), overlap, catch_up, input, filter };
+        parse(&trigger, "Europe/Paris", parse_instant(NOW).unwrap())
+    }
+
+    #[test]
+    fn times_in_words_are_told_from_when_they_are_said() {
+        for (text, expected) in [
+            ("2027-01-01T09:00:00+01:00", Ok("2027-01-01T08:00:00.000Z")),
+            ("in 20 minutes", Ok("2026-11-16T08:50:00.000Z")),
+            ("today at 18:00", Ok("2026-11-16T17:00:00.000Z")),
+            ("tomorrow 9am", Ok("2026-11-17T08:00:00.000Z")),
+            ("monday at 10:00", Ok("2026-11-16T09:00:00.000Z")),
+            ("monday at 9am", Ok("2026-11-23T08:00:00.000Z")),
+            ("next monday at 10:00", Ok("2026-11-23T09:00:00.000Z")),
+            ("next friday at 17:30", Ok("2026-11-20T16:30:00.000Z")),
+            ("sunday at noon", Ok("2026-11-22T11:00:00.000Z")),
+            ("today at 9am", Err("`today at 9am` is already past")),
+            ("in 99999999999 days", Err("`in 99999999999 days` is further away than the calendar goes")),
+            ("soon", Err("`soon` is no time that can be understood")),
+        ] {
+            let found =
+                parsed(TriggerOn::At(text.into()), None).map(|schedule| schedule.unwrap().next(i64::MIN).unwrap());
+            assert_eq!(found.map(format_instant), expected.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_understood_is_shown() {
+        let cases = [
+            (
+                TriggerOn::Cron("0 9 * * MON-FRI".into()),
+                r#"cron "0 9 * * MON-FRI" Europe/Paris: Tue 2026-11-17 09:00 +01:00"#,
+            ),
+            (
+                TriggerOn::Cron("every weekday at 8:30".into()),
+                r#"cron "every weekday at 8:30" (30 8 * * MON-FRI) Europe/Paris: Tue 2026-11-17 08:30 +01:00"#,
+            ),
+            (
+                TriggerOn::Cron("5 0 0 * * *".into()),
+                r#"cron "5 0 0 * * *" Europe/Paris: Tue 2026-11-17 00:00:05 +01:00"#,
+            ),
+            (TriggerOn::Calendar("daily@02:30".into()), "daily@02:30 Europe/Paris: Tue 2026-11-17 02:30 +01:00"),
+            (TriggerOn::Calendar("weekly@0,6".into()), "weekly@0,6 Europe/Paris: Sat 2026-11-21 00:00 +01:00"),
+            (TriggerOn::Every { ms: 900_000 }, "every 15m: Mon 2026-11-16 09:45 +01:00"),
+            (TriggerOn::At("tomorrow 9am".into()), r#"at "tomorrow 9am" Europe/Paris: Tue 2026-11-17 09:00 +01:00"#),
+            (TriggerOn::Continuous { delay_ms: 1_000 }, "continuous, 1s after each run: "),
+        ];
+        for (on, expected) in cases {
+            let schedule = parsed(on, None).unwrap().unwrap();
+            let next = schedule.next(parse_instant(NOW).unwrap()).map(|at| schedule.show(at)).unwrap_or_default();
+            assert_eq!(format!("{}: {next}", schedule.describe()), expected);
+        }
+    }
+
+    #[test]
+    fn some_triggers_have_no_times() {
+        for on in [TriggerOn::Manual, TriggerOn::Event("x".into()), TriggerOn::Webhook { id: "x".into(), secret: None }]
+        {
+            assert!(parsed(on, None).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn what_cannot_fire_is_refused() {
+        for (on, timezone, expected) in [
+            (TriggerOn::Every { ms: 0 }, None, "`every 0ms` can never fire"),
+            (TriggerOn::Every { ms: u64::MAX }, None, "can never fire"),
+            (
+                TriggerOn::Cron("0 0 30 2 *".into()),
+                None,
+                "`0 0 30 2 *` can never fire: there is no day 30 in the months 2",
+            ),
+            (TriggerOn::Calendar("daily@24:00".into()), None, "`daily@24:00` is no schedule: write `daily@09:00`"),
+            (TriggerOn::Calendar("weekly@7".into()), None, "is no schedule"),
+            (TriggerOn::Calendar("monthly@1".into()), None, "is no schedule"),
+            (TriggerOn::Cron("@daily".into()), Some("Europe/Pariss"), "there is no time zone `Europe/Pariss`"),
+        ] {
+            let refusal = parsed(on, timezone).unwrap_err();
+            assert!(refusal.contains(expected), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn intervals_count_from_when_they_were_set() {
+        for (after, expected) in [(0, 1_250), (1_249, 1_250), (1_250, 1_500), (1_251, 1_500), (10_000, 10_250)] {
+            assert_eq!(every(1_000, 250, after), Some(expected));
+        }
+        assert_eq!(every(0, 1, i64::MAX), None);
+        assert_eq!(every(i64::MAX, u64::MAX, i64::MIN), None);
+    }
+
+    #[test]
+    fn what_is_due_is_bounded() {
+        let schedule = parsed(TriggerOn::Every { ms: 1 }, None).unwrap().unwrap();
+        let now = parse_instant(NOW).unwrap();
+        assert_eq!(schedule.between(now, now + 3, 5), Due { times: vec![now + 1, now + 2, now + 3], has_more: false });
+        assert_eq!(schedule.between(now, i64::MAX, 2), Due { times: vec![now + 1, now + 2], has_more: true });
+        assert_eq!(schedule.between(now, now - 1, 2), Due { times: vec![], has_more: false });
+    }
+}

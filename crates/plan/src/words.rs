@@ -239,7 +239,7 @@ fn clock_or_midnight(words: &[&str]) -> Option<Clock> {
 
 fn looks_like_fields(words: &[&str]) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '*' | '?' | '/' | ',' | '-' | '#');
-    words.iter().all(|word| word.chars().all(letter) && !word.starts_with(|c: char| c == '/' || c == ','))
+    words.iter().all(|word| word.chars().all(letter) && !word.starts_with(['/', ',']))
         && words.iter().any(|word| word.starts_with(|c: char| c.is_ascii_digit() || c == '*'))
 }
 

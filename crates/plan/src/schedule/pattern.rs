@@ -294,3 +294,72 @@ fn least(set: Set) -> Option<u32> {
 fn numbers(set: Set) -> impl Iterator<Item = u32> {
     (0..Set::BITS).filter(move |number| has(set, *number))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The days of 2026 (the 1st of January is a Thursday) from March on, as many as are expected.
+    fn check(day: &str, months: &str, weekday: &str, expected: &[&str]) {
+        let pattern = Pattern::parse(&format!("0 0 {day} {months} {weekday}")).unwrap();
+        let mut from: DateTime = "2026-03-01T00:00:00".parse().unwrap();
+        let mut found = Vec::new();
+        while found.len() < expected.len() {
+            let at = pattern.next(from).unwrap();
+            found.push(at.date().to_string());
+            from = at.date().tomorrow().unwrap().to_datetime(Time::midnight());
+        }
+        assert_eq!(found, expected, "{day} {months} {weekday}");
+    }
+
+    #[test]
+    fn days_are_found() {
+        check("L", "*", "*", &["2026-03-31", "2026-04-30", "2026-05-31"]);
+        check("L", "2", "*", &["2027-02-28", "2028-02-29"]);
+        check("LW", "*", "?", &["2026-03-31", "2026-04-30", "2026-05-29"]);
+        // A Sunday goes on to Monday, a Saturday back to Friday, and neither leaves its month.
+        check("15W", "3,8", "*", &["2026-03-16", "2026-08-14"]);
+        check("1W", "8,11", "*", &["2026-08-03", "2026-11-02"]);
+        check("31W", "5,10", "*", &["2026-05-29", "2026-10-30"]);
+        check("*", "*", "FRI#2", &["2026-03-13", "2026-04-10"]);
+        check("*", "*", "1#5", &["2026-03-30", "2026-06-29"]);
+        check("*", "*", "FRIL", &["2026-03-27", "2026-04-24"]);
+        check("*", "*", "5#L", &["2026-03-27", "2026-04-24"]);
+        check("*", "*", "0", &["2026-03-01", "2026-03-08"]);
+        check("*", "*", "7", &["2026-03-01", "2026-03-08"]);
+        check("*", "*", "FRI-SUN", &["2026-03-01", "2026-03-06", "2026-03-07", "2026-03-08"]);
+        check("?", "MAR", "SAT-7", &["2026-03-01", "2026-03-07", "2026-03-08"]);
+        check("29", "2", "*", &["2028-02-29", "2032-02-29"]);
+    }
+
+    #[test]
+    fn either_day_is_enough_where_both_are_restricted() {
+        check("13", "*", "FRI", &["2026-03-06", "2026-03-13", "2026-03-20", "2026-03-27", "2026-04-03", "2026-04-10"]);
+        check("31", "6", "SUN", &["2026-06-07", "2026-06-14"]);
+        check("*/15", "*", "MON", &["2026-03-01", "2026-03-02", "2026-03-09", "2026-03-16"]);
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for (fields, expected) in [
+            ("* * * *", "it has five fields, or six with seconds first"),
+            ("60 * * * *", "`60` is no minute; it takes numbers from 0 to 59"),
+            ("5/15 * * * *", "`5/15` is no minute; a step needs where it ends, such as `5-59/15`"),
+            ("*/0 * * * *", "a step is a number from 1 to 59"),
+            ("0 9 * * WEDX", "`WEDX` is no weekday; it takes numbers from 0 to 7 and names such as SUN"),
+            ("0 9 * * FRI#6", "`FRI#6` is no weekday; which of the month stands after `#`"),
+            ("0 9 * * FRI#0", "which of the month"),
+            ("0 9 * * L", "`L` is no weekday"),
+            ("0 9 * * MON-FRI#2", "is no weekday"),
+            ("0 9 32W * *", "`32W` is no day of the month"),
+            ("0 9 L-2 * *", "`L-2` is no day of the month"),
+            ("0 9 5-1 * *", "the range goes backwards"),
+            ("0 9 , * *", "`` is no day of the month"),
+            ("0 9 30,31 FEB *", "can never fire: there is no day 30,31 in the months FEB"),
+        ] {
+            let refusal = Pattern::parse(fields).unwrap_err();
+            assert!(refusal.contains(expected), "{fields}: {refusal}");
+        }
+    }
+}
