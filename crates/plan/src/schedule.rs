@@ -127,6 +127,11 @@ impl Schedule {
         Due { times, has_more }
     }
 
+    /// Whether its times can be told; those of `continuous` depend on when runs end.
+    pub fn has_clock(&self) -> bool {
+        !matches!(self.rule, Rule::AfterRun)
+    }
+
     /// What was understood: `cron "0 9 * * MON-FRI" Europe/Paris`.
     pub fn describe(&self) -> String {
         match self.zone.iana_name().filter(|_| self.is_local) {
