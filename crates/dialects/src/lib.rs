@@ -24,6 +24,7 @@ use relais_plan::problem::has_errors;
 use relais_plan::step::Workflow;
 use relais_plan::{Plan, Problem, Problems, Source, Span};
 
+use dag::expand::{self, Expansion};
 use reader::Reader;
 use yaml::Node;
 
@@ -87,6 +88,18 @@ pub fn convert(source: &Source, loader: &dyn Loader, options: &Options) -> Resul
     }
 }
 
+/// A file as its reader finds it.
+struct Parsed {
+    format: Format,
+    root: Node,
+    /// None: the tree is that of the text as it was written.
+    expansion: Option<Expansion>,
+}
+
+fn format_of(root: &Node, options: &Options) -> Result<Format, Problems> {
+    options.format.map_or_else(|| shape::of(root), Ok).map_err(|problem| vec![problem])
+}
+
 /// A file as its reader leaves it.
 struct Read {
     format: Format,
@@ -147,27 +160,53 @@ impl<'l> Reading<'l> {
     }
 
     fn workflow(&mut self, source: &Source, options: &Options) -> Read {
-        let format = options.format.unwrap_or(Format::Native);
-        let parsed = match chain::is_python(&source.text) {
-            true => chain::python(source),
-            false => yaml::parse(source),
-        };
-        let root = match parsed {
-            Ok(root) => root,
-            Err(problems) => return Read { format, branches: Vec::new(), workflow: None, problems },
-        };
-        let format = match options.format.map_or_else(|| shape::of(&root), Ok) {
-            Ok(format) => format,
-            Err(problem) => {
-                return Read { format, branches: Vec::new(), workflow: None, problems: vec![problem] };
+        let Parsed { format, root, expansion } = match self.parse(source, options) {
+            Ok(parsed) => parsed,
+            Err(problems) => {
+                let format = options.format.unwrap_or(Format::Native);
+                return Read { format, branches: Vec::new(), workflow: None, problems };
             }
         };
-        let mut reader = Reader::new(self, &source.name, options.branch.clone());
-        let mut workflow = by_format(format, &root, &mut reader);
-        normal::workflow(&mut workflow);
-        let problems = reader.problems;
         let branches = graph::branches(format, &root);
+        let Some(expansion) = expansion else {
+            let (workflow, problems) = self.tree(format, &root, source, options);
+            return Read { format, branches, workflow: Some(workflow), problems };
+        };
+        // Problems say the line of an included file; a plan knows only the outermost one.
+        let located = expansion.has_files().then(|| self.tree(format, &root, source, options).1);
+        let (workflow, problems) = self.tree(format, &expansion.mapped(root), source, options);
+        let problems = located.map_or(problems, |problems| expansion.located(problems));
         Read { format, branches, workflow: Some(workflow), problems }
+    }
+
+    fn tree(&mut self, format: Format, root: &Node, source: &Source, options: &Options) -> (Workflow, Problems) {
+        let mut reader = Reader::new(self, &source.name, options.branch.clone());
+        let mut workflow = by_format(format, root, &mut reader);
+        normal::workflow(&mut workflow);
+        (workflow, reader.problems)
+    }
+
+    fn parse(&self, source: &Source, options: &Options) -> Result<Parsed, Problems> {
+        let is_likely = || options.format.is_none() && expand::is_likely(&source.text);
+        let is_needed = expand::is_needed(&source.text);
+        if is_needed && (options.format == Some(Format::Dag) || is_likely()) {
+            let parsed = self.expanded(source, options)?;
+            if parsed.format == Format::Dag {
+                return Ok(parsed);
+            }
+        }
+        let root = if chain::is_python(&source.text) { chain::python(source)? } else { yaml::parse(source)? };
+        match format_of(&root, options)? {
+            Format::Dag if is_needed => self.expanded(source, options),
+            format => Ok(Parsed { format, root, expansion: None }),
+        }
+    }
+
+    fn expanded(&self, source: &Source, options: &Options) -> Result<Parsed, Problems> {
+        let expansion = expand::expand(source, self.loader)?;
+        let root = expansion.parse(self.loader)?;
+        let format = format_of(&root, options).map_err(|problems| expansion.located(problems))?;
+        Ok(Parsed { format, root, expansion: Some(expansion) })
     }
 
     fn file(&mut self, source: &Source) -> (Option<Plan>, Problems) {

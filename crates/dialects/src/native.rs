@@ -21,6 +21,7 @@ mod steps;
 mod triggers;
 
 pub(crate) use kinds::DEFAULT_MAX;
+pub(crate) use steps::article;
 pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;
 
 use relais_plan::step::{Step, Workflow};

@@ -2,7 +2,7 @@
 //! plan: what refers to nothing is a literal as a whole, and braces that mean nothing are escaped.
 
 use relais_plan::step::{Kind, Step, StepError, Workflow};
-use relais_plan::{Call, OnDeadline, Span, Task, Template, Until};
+use relais_plan::{Call, Expr, OnDeadline, Span, Task, Template, Until};
 use serde_json::Value;
 
 pub(crate) fn workflow(workflow: &mut Workflow) {
@@ -72,7 +72,8 @@ fn normal(template: Template) -> Template {
         Template::Literal(value) if has_braces(&value) => plain(value),
         Template::List(items) => list(items.into_iter().map(normal).collect()),
         Template::Map(fields) => map(fields.into_iter().map(|(key, field)| (key, normal(field))).collect()),
-        Template::Literal(_) | Template::Ref(_) | Template::Text(_) => template,
+        Template::Ref(expr) => Template::Ref(Expr::new(expr.source().trim(), expr.span())),
+        Template::Literal(_) | Template::Text(_) => template,
     }
 }
 

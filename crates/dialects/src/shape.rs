@@ -1,5 +1,6 @@
 //! Which format a file has, told by its shape.
 
+use relais_plan::problem::nearest;
 use relais_plan::{Problem, Span};
 
 use crate::yaml::{Data, Entry, Node};
@@ -40,9 +41,12 @@ const STEP_TYPES: &[&str] = &["custom_llm", "custom_agent", "stop_checker"];
 
 /// The format of a file, or why it cannot be told.
 pub(crate) fn of(root: &Node) -> Result<Format, Problem> {
-    let Data::Map(entries) = &root.data else { return Ok(Format::Native) };
+    let Data::Map(entries) = &root.data else { return Err(nothing_known(&[])) };
     let found: Vec<(Format, &Entry)> = entries.iter().filter_map(|entry| Some((sign(entry)?, entry))).collect();
-    let Some((first, sign)) = found.first() else { return Ok(Format::Native) };
+    let Some((first, sign)) = found.first() else {
+        let is_native = entries.iter().any(|entry| entry.key == "steps");
+        return if is_native { Ok(Format::Native) } else { Err(nothing_known(entries)) };
+    };
     match found.iter().find(|(format, _)| format != first) {
         None => Ok(*first),
         Some((second, other)) => Err(ambiguous((*first, sign), (*second, other))),
@@ -95,10 +99,20 @@ fn ambiguous(first: (Format, &Entry), second: (Format, &Entry)) -> Problem {
     ))
 }
 
+/// Keys that tell a format.
+const SIGNS: &[&str] = &["steps", "executors", "workflow", "nodes", "edges", "branches", "personas", "apps"];
+
 /// What a file is told that has neither steps nor the sign of another format.
-pub(crate) fn nothing_known() -> Problem {
-    Problem::error(Span::default(), "the file has the shape of no format").help(
-        "the native format has `steps`; the others are known by `executors` (chain), `steps` with a `type` such as \
-         custom_llm (steps), `workflow` as a list (pipeline), `nodes` and `edges` (graph), `personas` or `apps` (dag)",
-    )
+fn nothing_known(entries: &[Entry]) -> Problem {
+    let near = |entry: &Entry| Some((entry.key_span, nearest(&entry.key, SIGNS.iter().copied())?));
+    match entries.iter().filter(|entry| !SIGNS.contains(&entry.key.as_str())).find_map(near) {
+        Some((span, sign)) => Problem::error(span, NOTHING_KNOWN).help(format!("did you mean `{sign}`?")),
+        None => Problem::error(Span::default(), NOTHING_KNOWN).help(
+            "the native format has `steps`; the others are known by `executors` (chain), `steps` with a `type` such \
+             as custom_llm (steps), `workflow` as a list (pipeline), `nodes` and `edges` (graph), `personas` or \
+             `apps` (dag)",
+        ),
+    }
 }
+
+const NOTHING_KNOWN: &str = "the file has the shape of no format";

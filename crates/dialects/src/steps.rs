@@ -1,10 +1,184 @@
-//! The format `steps`: linear steps behind a trigger.
+//! The format `steps`: a workflow as it is exported with its details: one line of steps behind a trigger.
+//!
+//! - Used: `uuid` (a second name), `name`, `description`, `is_active` (false: no trigger), `trigger`, `steps`
+//! - Understood, without effect on a run: `user_id`, `trigger_uuid`, `template_id`, `template_version`, `created_at`,
+//!   `updated_at`; at a step also `description` and `generated_summary`
+//!
+//! A step's id is its `uuid`; its agent has the step's `name`. A field that is null counts as left out.
 
-use relais_plan::step::Workflow;
+mod conditions;
+mod kinds;
+mod placeholders;
+mod trigger;
 
+use std::collections::{HashMap, HashSet};
+
+use relais_plan::problem::nearest;
+use relais_plan::step::{Kind, Workflow};
+use relais_plan::{Problem, Span, Template};
+use serde_json::Value;
+
+use crate::fields::{Field, Fields};
 use crate::reader::Reader;
-use crate::yaml::Node;
+use crate::yaml::{Data, Node};
 
-pub(crate) fn read(_root: &Node, _reader: &mut Reader<'_>) -> Workflow {
-    Workflow::default()
+const TOP: &[&str] = &[
+    "uuid",
+    "user_id",
+    "name",
+    "description",
+    "is_active",
+    "trigger",
+    "trigger_uuid",
+    "steps",
+    "template_id",
+    "template_version",
+    "created_at",
+    "updated_at",
+];
+const FACTS: &[&str] = &["user_id", "trigger_uuid", "template_id", "template_version", "created_at", "updated_at"];
+const EXAMPLE: &str = "`{ \"name\": \"label-mail\", \"steps\": [{ \"uuid\": \"…\", \"name\": \"Summarizer\", \
+                       \"type\": \"custom_llm\", \"model\": \"gpt-4o-mini\", \"system_prompt\": \"…\" }] }`";
+/// Nobody reads further than this before mending the first mistakes, and each costs a look at all uuids.
+const MAX_SUGGESTIONS: usize = 50;
+/// What the last step that said something said: a checker has no output.
+const LAST_SAID: &str = "{{ (earlier | last).output if earlier | length > 0 else none }}";
+
+pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
+    match reader.map(root, "a workflow", TOP, EXAMPLE) {
+        Some(fields) => reader.steps_file(&fields),
+        None => Workflow::default(),
+    }
+}
+
+/// A field that is there and not null.
+fn given<'n>(fields: &Fields<'n>, key: &str) -> Option<Field<'n>> {
+    fields.get(key).filter(|field| !matches!(field.node.data, Data::Scalar(Value::Null)))
+}
+
+impl Reader<'_> {
+    fn steps_file(&mut self, fields: &Fields<'_>) -> Workflow {
+        self.steps_facts(fields, FACTS);
+        let mut workflow = Workflow {
+            name: given(fields, "name").and_then(|field| self.name(field)).unwrap_or_else(|| self.stem.clone()),
+            alias: given(fields, "uuid").and_then(|field| self.name(field)),
+            description: given(fields, "description").and_then(|field| self.text(field)).unwrap_or_default(),
+            ..Workflow::default()
+        };
+        let is_active = given(fields, "is_active").and_then(|field| self.flag(field)).unwrap_or(true);
+        if let Some(field) = given(fields, "trigger") {
+            self.steps_trigger(field, is_active, &mut workflow);
+        }
+        let items = self.steps_list(fields);
+        let listing = Listing::of(items);
+        self.check_step_names(&listing);
+        for (position, node) in items.iter().enumerate() {
+            workflow.steps.extend(self.listed_step(node, position, &listing));
+        }
+        if workflow.steps.iter().any(|step| matches!(step.kind, Kind::StopIf(_))) {
+            workflow.output = Template::text(LAST_SAID, Span::default()).ok();
+        }
+        workflow.agents = std::mem::take(&mut self.agents);
+        workflow
+    }
+
+    /// Fields that say where the definition comes from.
+    fn steps_facts(&mut self, fields: &Fields<'_>, keys: &[&str]) {
+        for field in keys.iter().filter_map(|key| given(fields, key)) {
+            self.text(field);
+        }
+    }
+
+    fn steps_list<'n>(&mut self, fields: &Fields<'n>) -> &'n [Node] {
+        match given(fields, "steps").map(|field| (field, &field.node.data)) {
+            Some((_, Data::List(items))) if !items.is_empty() => items,
+            Some((field, _)) => {
+                self.wrong(field, "a list of at least one step", EXAMPLE);
+                &[]
+            }
+            None => {
+                let problem = Problem::error(fields.span, "the workflow has no `steps`");
+                self.problems.push(problem.help(format!("for example {EXAMPLE}")));
+                &[]
+            }
+        }
+    }
+
+    fn check_step_names(&mut self, listing: &Listing<'_>) {
+        let mut seen = HashSet::new();
+        for listed in &listing.all {
+            let Some(name) = listed.name else { continue };
+            if !seen.insert(name) {
+                let problem = Problem::error(listed.name_span, format!("two steps have the name `{name}`"));
+                self.problems.push(problem.help("the names of steps are unique in a workflow"));
+            }
+        }
+    }
+
+    /// The position of the step that is meant, if its output can be read at another.
+    fn readable_step(&mut self, uuid: &str, at: usize, span: Span, listing: &Listing<'_>) -> Option<usize> {
+        let Some(&position) = listing.by_uuid.get(uuid) else {
+            let known = listing.by_uuid.keys().copied().filter(|_| self.problems.len() < MAX_SUGGESTIONS);
+            let near = nearest(uuid, known);
+            let help = near.map_or_else(|| listing.before(at), |near| format!("did you mean `{near}`?"));
+            self.problems.push(Problem::error(span, format!("no step has the uuid `{uuid}`")).help(help));
+            return None;
+        };
+        let name = listing.all[position].name.unwrap_or(uuid);
+        let wrong = match position {
+            _ if listing.all[position].is_checker => format!("the step `{name}` is a stop_checker and has no output"),
+            _ if position == at => format!("the step `{name}` cannot read its own output"),
+            _ if position > at => format!("the step `{name}` comes later and has no output yet"),
+            _ => return Some(position),
+        };
+        self.problems.push(Problem::error(span, wrong).help(listing.before(at)));
+        None
+    }
+}
+
+/// The steps as other steps know them.
+struct Listing<'n> {
+    all: Vec<Listed<'n>>,
+    by_uuid: HashMap<&'n str, usize>,
+}
+
+struct Listed<'n> {
+    uuid: Option<&'n str>,
+    name: Option<&'n str>,
+    name_span: Span,
+    is_checker: bool,
+}
+
+impl<'n> Listing<'n> {
+    fn of(items: &'n [Node]) -> Listing<'n> {
+        let all: Vec<Listed<'n>> = items.iter().map(Listed::of).collect();
+        let positions = all.iter().enumerate().filter_map(|(position, listed)| Some((listed.uuid?, position)));
+        Listing { by_uuid: positions.collect(), all }
+    }
+
+    /// The steps whose output can be read at a position, for people.
+    fn before(&self, at: usize) -> String {
+        const SHOWN: usize = 20;
+        let readable = self.all.iter().take(at).filter(|listed| !listed.is_checker);
+        let named = readable.filter_map(|listed| Some(format!("{} ({})", listed.uuid?, listed.name?)));
+        let named: Vec<String> = named.take(SHOWN).collect();
+        match named.is_empty() {
+            true => "no step before it has an output".to_owned(),
+            false => format!("steps before it: {}", named.join(", ")),
+        }
+    }
+}
+
+impl<'n> Listed<'n> {
+    fn of(node: &'n Node) -> Listed<'n> {
+        let entries = if let Data::Map(entries) = &node.data { entries.as_slice() } else { &[] };
+        let fields = Fields::new(node.span, entries);
+        let text = |key: &str| fields.get(key).and_then(|field| field.node.as_text());
+        Listed {
+            uuid: text("uuid"),
+            name: text("name"),
+            name_span: fields.get("name").map_or(node.span, |field| field.node.span),
+            is_checker: text("type") == Some("stop_checker"),
+        }
+    }
 }

@@ -254,8 +254,15 @@ fn literal_text(text: &str) -> Result<String, &'static str> {
     Ok(quote(text))
 }
 
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
+}
+
+/// The output of a step, as an expression.
+pub(crate) fn output_of(id: &str) -> String {
+    let is_plain = id.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_plain { format!("steps.{id}.output") } else { format!("steps[{}].output", quote(id)) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@
 //! It knows the native format and no other.
 
 mod steps;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 mod values;
 mod yaml;
 
@@ -154,9 +157,15 @@ fn agent(agent: &Agent) -> Doc {
         .some("output_retries", (agent.output_retries != default.output_retries).then(|| json!(agent.output_retries)));
     fields.some("budget", budget(&agent.budget));
     fields.some("max_tokens", agent.max_tokens.map(Value::from));
-    fields.some("temperature", agent.temperature.map(Value::from));
+    fields.some("temperature", agent.temperature.map(number));
     fields.flag("result_mark", agent.result_mark);
     fields.block()
+}
+
+/// Without a point where it is a whole number.
+fn number(number: f64) -> Value {
+    let whole = number as u32;
+    if f64::from(whole).to_bits() == number.to_bits() { Value::from(whole) } else { Value::from(number) }
 }
 
 fn tool_rule(rule: &ToolRule) -> Doc {

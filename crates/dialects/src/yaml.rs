@@ -317,7 +317,15 @@ impl<'t> Tree<'t> {
                 "write the fields out where they are needed",
             ));
         }
-        let node = Node { span: self.span(range), data: Data::Scalar(value) };
+        let span = match style {
+            // The parser counts the space behind a closing quote to the text.
+            ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => {
+                let Span { start, end } = self.span(range);
+                Span::new(start as usize, self.trim(start as usize, end as usize))
+            }
+            ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => self.span(range),
+        };
+        let node = Node { span, data: Data::Scalar(value) };
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }

@@ -277,7 +277,9 @@ impl<'a> Loop<'a> {
         self.break_loop(work)?;
         let say = self.told(work)?;
         if !say.is_empty() && work.corrections >= self.agent.output_retries {
-            let message = format!("the agent's tool calls could not be read {} times in a row", work.corrections + 1);
+            let why = say.iter().find_map(told_text).unwrap_or_default();
+            let times = work.corrections + 1;
+            let message = format!("the agent's tool calls could not be read {times} times in a row: {why}");
             return Err(fail(ErrorKind::Reference, message));
         }
         self.ask_model(work, say)
@@ -316,6 +318,7 @@ impl<'a> Loop<'a> {
         let room = self.step.run.room(self.step.ctx.program, (self.step.scope, self.step.node), want);
         room.map_err(|failure| Stop::Fail(failure, Again::Never))?;
         let tool = used.call.tool.clone();
+        let arguments = self.with_version(&tool, arguments);
         let effect = effect_of(self.step, &tool, &arguments);
         Ok(Command::CallTool { tool, arguments, effect, use_id: Some(used.call.id.clone()) })
     }
@@ -356,9 +359,10 @@ impl<'a> Loop<'a> {
         let segments =
             relais_plan::path::parse(path).map_err(|e| Mark::Wrong(format!("`{path}` is not a path: {e}")))?;
         let found = relais_plan::path::get(&value, &segments);
-        found
-            .cloned()
-            .map_err(|m| Mark::Wrong(format!("`{name}` has no `{}` at `{}`; there is {}", m.segment, m.upto, m.there)))
+        found.cloned().map_err(|missing| {
+            let upto = if missing.upto.is_empty() { "the top".to_owned() } else { format!("`{}`", missing.upto) };
+            Mark::Wrong(format!("`{name}` has no `{}` at {upto}; there: {}", missing.segment, missing.there))
+        })
     }
 
     fn artifact(&self, name: &str, version: Option<u32>) -> Result<Value, Mark> {
@@ -368,7 +372,7 @@ impl<'a> Loop<'a> {
             let there = if names.is_empty() { "there are none yet".to_owned() } else { names.join(", ") };
             Mark::Wrong(format!("there is no artifact `{name}`; artifacts: {there}"))
         })?;
-        let chosen = match version {
+        let chosen = match version.or_else(|| self.own_version(name)) {
             Some(number) => versions.get((number as usize).wrapping_sub(1)),
             None => versions.last(),
         };
@@ -383,6 +387,27 @@ impl<'a> Loop<'a> {
         }
         let loaded = self.step.ctx.values.get(&artifact.blob.hash);
         loaded.cloned().ok_or_else(|| Mark::Load(artifact.blob.hash.clone()))
+    }
+
+    /// The latest version of an artifact that this very step has saved: where several run at once under one name, each
+    /// means its own.
+    fn own_version(&self, name: &str) -> Option<u32> {
+        let own = (self.step.scope, self.step.node);
+        let last = self.step.run.savers.get(name)?.iter().rposition(|saver| *saver == own)?;
+        u32::try_from(last + 1).ok()
+    }
+
+    /// `load_artifact` without a version means the step's own, too, if another step has saved one since.
+    fn with_version(&self, tool: &str, mut arguments: Value) -> Value {
+        let name = arguments.get("name").and_then(Value::as_str).filter(|_| tool == "load_artifact");
+        let own = name.and_then(|name| Some((self.own_version(name)?, self.step.run.artifacts.get(name)?.len())));
+        if let Some((own, count)) = own
+            && own as usize != count
+            && arguments.get("version").is_none()
+        {
+            arguments["version"] = json!(own);
+        }
+        arguments
     }
 
     /// Results of calls that could not be made, for the model to repair.
@@ -521,6 +546,13 @@ const CUT: &str = "it was cut off at the output limit, so answer in fewer words"
 fn not_json(error: &str, schema: &Schema) -> String {
     let schema = serde_json::to_string_pretty(schema.json()).unwrap_or_default();
     format!("Your answer is not JSON: {error}\n\nIt must be JSON only that fits this schema:\n{schema}")
+}
+
+fn told_text(message: &Message) -> Option<&str> {
+    match message {
+        Message::Tool { text, .. } => Some(text),
+        Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
+    }
 }
 
 fn uncertain(used: &Use) -> Option<&Failure> {

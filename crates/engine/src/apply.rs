@@ -112,6 +112,7 @@ impl Run {
             allotted: BTreeMap::new(),
             calls: Calls::default(),
             artifacts: IndexMap::new(),
+            savers: IndexMap::new(),
             undoable: Vec::new(),
             effects: Vec::new(),
             sent: Vec::new(),
@@ -202,6 +203,7 @@ impl Run {
         }
         let former = place.steps.remove(&node);
         let mut instance = Instance::fresh(order, at, live, before);
+        instance.former = former.as_ref().and_then(Instance::latest);
         if let Some(former) = former.filter(|_| attempt > 0 || kept) {
             // What a loop wrote in its failed attempt is forgotten with it.
             if former.status == StepStatus::Running && !kept {
@@ -297,6 +299,7 @@ impl Run {
         let Body::Returned { artifacts, .. } = &answer.body else { return };
         for artifact in artifacts {
             self.artifacts.entry(artifact.name.clone()).or_default().push(artifact.clone());
+            self.savers.entry(artifact.name.clone()).or_default().push((owed.scope, owed.node));
         }
         if let Command::CallTool { tool, effect: Effect::Once, .. } = &*owed.command {
             let done = Done { scope: owed.scope, node: owed.node, tool: tool.clone(), order: self.order };

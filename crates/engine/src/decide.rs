@@ -488,7 +488,7 @@ fn limit_reached(step: Step<'_>, jump: bool) -> Option<Failure> {
     let limit = step.plan().limit.filter(|_| jump)?;
     let visits = step.run.scope(step.scope).ran(step.node);
     let key = &step.plan().key;
-    let message = format!("max loop iterations exceeded (step: {key}, limit: {limit})");
+    let message = format!("workflow: max loop iterations exceeded (step: {key}, limit: {limit})");
     (visits >= limit).then(|| Failure::new(ErrorKind::Limit, message))
 }
 

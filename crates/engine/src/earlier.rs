@@ -1,7 +1,8 @@
 //! `earlier`: what the steps before this one gave, in written order, as formats show it that hand every output on.
 //!
 //! Each is `{id, path, agent, output}`; the path of a child of a parallel step is `parent/child`. A lane sees what was
-//! done before its block and, in a DAG, what it needs; never its siblings.
+//! done before its block and, in a DAG, what it needs; never its siblings. A step that is gone back to also sees what it
+//! gave itself the last time.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -22,9 +23,11 @@ pub(crate) fn list(view: &View<'_>) -> Result<Cow<'static, Value>, EvalError> {
         at = view.run.scope(scope).parent.map(|(up, _)| up);
     }
     let mut found = Found { view, list: Vec::new() };
+    let mut prefix = String::new();
     for scope in chain.into_iter().rev() {
-        found.needed(scope)?;
-        found.scope(scope, "")?;
+        found.needed(scope, &prefix)?;
+        prefix += &found.block(scope);
+        found.scope(scope, &prefix)?;
     }
     Ok(Cow::Owned(Value::Array(found.list)))
 }
@@ -36,10 +39,13 @@ struct Found<'v, 'a> {
 
 impl Found<'_, '_> {
     fn scope(&mut self, scope: ScopeId, prefix: &str) -> Result<(), EvalError> {
-        let steps = &self.view.run.scope(scope).steps;
-        let ended = steps.iter().filter(|(_, step)| step.status == StepStatus::Completed || step.tolerated);
-        for node in ended.map(|(node, _)| *node) {
-            self.step(scope, node, prefix)?;
+        for (node, step) in &self.view.run.scope(scope).steps {
+            if step.status == StepStatus::Completed || step.tolerated {
+                self.step(scope, *node, prefix)?;
+            } else if let Some(former) = &step.former {
+                let output = self.view.stored(former)?.into_owned();
+                self.add(*node, prefix, output);
+            }
         }
         Ok(())
     }
@@ -56,13 +62,18 @@ impl Found<'_, '_> {
             }
             Op::Call(_) | Op::Each(_) | Op::Wait(Until::Person(_)) => {
                 let output = self.view.output(scope, node)?.into_owned();
-                let path = format!("{prefix}{}", plan.key);
-                self.list.push(json!({ "id": plan.key, "path": path, "agent": agent_of(plan), "output": output }));
+                self.add(node, prefix, output);
                 Ok(())
             }
             // The steps of an arm stand in the same scope; the others have nothing to hand on.
             Op::Choose { .. } | Op::Wait(_) | Op::End { .. } => Ok(()),
         }
+    }
+
+    fn add(&mut self, node: NodeId, prefix: &str, output: Value) {
+        let plan = self.view.ctx.program.plan.node(node);
+        let path = format!("{prefix}{}", plan.key);
+        self.list.push(json!({ "id": plan.key, "path": path, "agent": agent_of(plan), "output": output }));
     }
 
     fn lanes(&mut self, scope: ScopeId, fan: NodeId, lanes: BTreeSet<u32>, prefix: &str) -> Result<(), EvalError> {
@@ -73,13 +84,24 @@ impl Found<'_, '_> {
         Ok(())
     }
 
+    /// What a lane adds to the paths of its steps, wherever they are seen from.
+    fn block(&self, scope: ScopeId) -> String {
+        let place = self.view.run.scope(scope);
+        let (ScopeKind::Lane, Some((_, node))) = (place.kind, place.parent) else { return String::new() };
+        let block = self.view.ctx.program.plan.node(node);
+        match &block.op {
+            Op::Fan(fan) if fan.output == FanOutput::Keyed => format!("{}/", block.key),
+            Op::Fan(_) | Op::Call(_) | Op::Choose { .. } | Op::Each(_) | Op::Wait(_) | Op::End { .. } => String::new(),
+        }
+    }
+
     /// In a DAG, the lanes that this one comes after, directly or not.
-    fn needed(&mut self, scope: ScopeId) -> Result<(), EvalError> {
+    fn needed(&mut self, scope: ScopeId, prefix: &str) -> Result<(), EvalError> {
         let place = self.view.run.scope(scope);
         let (ScopeKind::Lane, Some((up, node))) = (place.kind, place.parent) else { return Ok(()) };
         let Op::Fan(fan) = &self.view.ctx.program.plan.node(node).op else { return Ok(()) };
         let lanes = before(fan, place.number);
-        self.lanes(up, node, lanes, "")
+        self.lanes(up, node, lanes, prefix)
     }
 }
 

@@ -14,6 +14,7 @@ mod earlier;
 mod ending;
 pub mod event;
 mod extract;
+pub mod large;
 mod marks;
 mod names;
 mod program;

@@ -43,6 +43,8 @@ pub struct Run {
     /// Calls in flight; they count as made.
     pub calls: Calls,
     pub artifacts: IndexMap<String, Vec<Artifact>>,
+    /// Which step saved each version of an artifact: a step that runs beside others of its kind reads its own.
+    pub savers: IndexMap<String, Vec<(ScopeId, NodeId)>>,
     /// Completed steps that can be undone, in order of completion.
     pub undoable: Vec<Undoable>,
     /// Completed calls of `once` tools, for retry and fork.
@@ -176,6 +178,8 @@ pub struct Instance {
     pub suspended_ms: Option<u64>,
     pub entered_live: u64,
     pub output: Option<Stored>,
+    /// What it gave when control was here before; a step that is gone back to is shown it.
+    pub former: Option<Stored>,
     pub text: Option<String>,
     pub error: Option<Failure>,
     pub tolerated: bool,
@@ -406,7 +410,7 @@ impl PartialEq for Run {
             && self.next_command == other.next_command
             && (self.usage, self.lost, self.reserved) == (other.usage, other.lost, other.reserved)
             && (&self.allotted, self.calls) == (&other.allotted, other.calls)
-            && self.artifacts == other.artifacts
+            && (&self.artifacts, &self.savers) == (&other.artifacts, &other.savers)
             && self.undoable == other.undoable
             && self.effects == other.effects
             && self.sent == other.sent

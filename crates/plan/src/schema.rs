@@ -134,7 +134,8 @@ impl Schema {
         }
         let received = format!("{value:#}");
         let shown: String = received.chars().take(MAX_RECEIVED_CHARS).collect();
-        text.push_str(&format!("\nExpected schema:\n{:#}\n\nReceived data:\n{shown}", self.json));
+        let expected = laid_out(&self.json, 0);
+        text.push_str(&format!("\nExpected schema:\n{expected}\n\nReceived data:\n{shown}"));
         if shown.len() < received.len() {
             let total = received.chars().count();
             text.push_str(&format!("\n… (the first {MAX_RECEIVED_CHARS} of {total} characters)"));
@@ -355,6 +356,32 @@ impl<'de> Deserialize<'de> for Schema {
     }
 }
 
+/// JSON for people: indented by two, but what is one plain member or a list of plain values stays on its line.
+fn laid_out(value: &Value, depth: usize) -> String {
+    let (inner, outer) = ("  ".repeat(depth + 1), "  ".repeat(depth));
+    let is_plain = |value: &Value| !value.is_object() && !value.is_array();
+    match value {
+        Value::Object(map) if depth > 0 && map.len() == 1 && map.values().all(is_plain) => {
+            let member = |(key, value): (&String, &Value)| format!("{}: {value}", Value::from(key.as_str()));
+            format!("{{{}}}", map.iter().map(member).collect::<String>())
+        }
+        Value::Object(map) if !map.is_empty() => {
+            let member = |(key, value): (&String, &Value)| {
+                format!("{inner}{}: {}", Value::from(key.as_str()), laid_out(value, depth + 1))
+            };
+            format!("{{\n{}\n{outer}}}", map.iter().map(member).collect::<Vec<_>>().join(",\n"))
+        }
+        Value::Array(items) if items.iter().all(is_plain) => {
+            format!("[{}]", items.iter().map(Value::to_string).collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(|item| format!("{inner}{}", laid_out(item, depth + 1))).collect();
+            format!("[\n{}\n{outer}]", items.join(",\n"))
+        }
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -449,9 +476,25 @@ mod tests {
             Violation { path: "email".into(), message: "Expected type 'string', got 'integer'".into() },
         ];
         let text = schema.explain("Node 'extract_info' output", &violations, &value);
-        let expected = "Schema validation failed for Node 'extract_info' output:\n  - Path 'customer_name': Field is required but missing\n  - Path 'email': Expected type 'string', got 'integer'\n\nExpected schema:\n{\n  \"type\": \"object\",";
-        assert!(text.starts_with(expected), "{text}");
-        assert!(text.ends_with("\n\nReceived data:\n{\n  \"email\": 12345\n}"), "{text}");
+        let expected = r#"Schema validation failed for Node 'extract_info' output:
+  - Path 'customer_name': Field is required but missing
+  - Path 'email': Expected type 'string', got 'integer'
+
+Expected schema:
+{
+  "type": "object",
+  "properties": {
+    "customer_name": {"type": "string"},
+    "email": {"type": "string"}
+  },
+  "required": ["customer_name", "email"]
+}
+
+Received data:
+{
+  "email": 12345
+}"#;
+        assert_eq!(text, expected);
         let long = schema.explain("x", &[], &json!("é".repeat(9_000)));
         assert!(long.ends_with("… (the first 4000 of 9002 characters)"), "{long}");
     }

@@ -135,7 +135,10 @@ pub(crate) fn in_text_or_reference(value: &Value, place: &[Value], inline_bytes:
     let output_ref = match place {
         [kind, path] if kind == "file" => json!({"type": "file", "path": path}),
         [kind] if kind == "db" => json!({"type": "db", "table": "blobs", "row_id": hash_of(&json)}),
-        _ => return Err(EvalError::Type("reference takes 'file' and a path, or 'db'".into())),
+        [kind, whole] if kind == "db" => {
+            json!({"type": "db", "table": "blobs", "row_id": hash_of(&whole.to_string())})
+        }
+        _ => return Err(EvalError::Type("reference takes 'file' and a path, or 'db' and what it is a part of".into())),
     };
     if json.len() as u64 <= inline_bytes {
         return Ok(Value::from(format!("{value:#}")));

@@ -78,14 +78,19 @@ impl Performer {
         let _ = self.live.send(LiveText { run, node: relais_plan::NodeId::MAX, text });
     }
 
+    /// The folder that the file tools of a run see.
+    pub fn workspace(&self, run: RunId, mode: &Mode) -> PathBuf {
+        let own = || self.workspaces.join(run.to_string());
+        mode.workspace.as_ref().map_or_else(own, PathBuf::from)
+    }
+
     pub async fn perform(&self, prepared: &Prepared, job: Job) -> Answer {
         let Job { run, node, key, mode, work } = job;
         match work {
             // Boxed: a model call's future is large, and every spawned tool call would be as large as it.
             JobWork::Model(request) => Box::pin(self.call_model(prepared, run, node, &key, &mode, request)).await,
             JobWork::Tool { tool, arguments, effect, artifacts } => {
-                let own = || self.workspaces.join(run.to_string());
-                let workspace = mode.workspace.as_ref().map_or_else(own, PathBuf::from).into();
+                let workspace = self.workspace(run, &mode).into();
                 let files = RunFiles { run, workspace, store: self.store.clone(), artifacts };
                 let call = Calling { tool: &tool, arguments: &arguments, effect, key: &key };
                 self.call_tool(prepared, &mode, call, files).await

@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use relais_engine::*;
+use relais_plan::{LargeValues, NodeId};
 use relais_store::{Batch, Error};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::perform::{Job, JobWork};
 use crate::prepare::Prepared;
+use crate::tools::write_file;
 use crate::worker::{Rest, Worker};
 
 /// A run that goes on within this time is kept in memory instead of being let go and loaded again.
@@ -165,6 +167,9 @@ impl Runner {
         let fresh = self.run.is_some();
         let inputs = if fresh { Vec::new() } else { self.load().await? };
         self.prepare().await?;
+        if !fresh {
+            self.file_all().await?;
+        }
         let mut resting = self.advance(inputs).await?;
         if !fresh {
             self.perform_all().await?;
@@ -235,6 +240,7 @@ impl Runner {
             let entry = self.entry(turn.events)?;
             match self.append(&entry, resting).await {
                 Ok(()) => {
+                    self.file_outputs(large::completed_in(&entry.events)).await?;
                     self.perform(&asked).await?;
                     self.abort_dropped().await?;
                     if resting || !self.run()?.has_decisions() {
@@ -292,6 +298,45 @@ impl Runner {
             self.values.insert(hash, value_of(&bytes));
         }
         Ok(())
+    }
+
+    /// After a load: the workspace may have been left without some of its files.
+    async fn file_all(&mut self) -> Result<(), Trouble> {
+        let run = self.run()?;
+        let steps = if run.closed.is_none() { large::completed(run) } else { Vec::new() };
+        self.file_outputs(steps).await
+    }
+
+    /// Where the plan asks for it, large outputs lie as files before anything that may refer to them is performed.
+    async fn file_outputs(&mut self, steps: Vec<(ScopeId, NodeId)>) -> Result<(), Trouble> {
+        if self.prepared()?.program.plan.limits.large_values != LargeValues::File {
+            return Ok(());
+        }
+        for (scope, node) in steps {
+            let Some(text) = self.large_output(scope, node).await? else { continue };
+            let (prepared, run) = (self.prepared()?, self.run()?);
+            let key = &prepared.program.plan.node(node).key;
+            let path = format!("{}/executor_{key}.json", files_folder(&run.opened));
+            let workspace = self.worker.performer.workspace(self.id, &run.opened.mode);
+            write_file::put(workspace, path, text.into_bytes(), self.id.to_string()).await?;
+        }
+        Ok(())
+    }
+
+    async fn large_output(&mut self, scope: ScopeId, node: NodeId) -> Result<Option<String>, Trouble> {
+        loop {
+            match self.loaded_output(scope, node)? {
+                Ok(output) => return Ok(output),
+                Err(hash) => self.load_values(vec![hash]).await?,
+            }
+        }
+    }
+
+    /// The output, or what must be loaded for it.
+    fn loaded_output(&self, scope: ScopeId, node: NodeId) -> Result<Result<Option<String>, String>, Trouble> {
+        let prepared = self.prepared()?;
+        let ctx = Context { program: &prepared.program, values: &self.values, catalog: &*prepared };
+        Ok(large::large_output(&ctx, self.run()?, scope, node))
     }
 
     fn entry(&self, events: Vec<Event>) -> Result<Arc<Entry>, Trouble> {

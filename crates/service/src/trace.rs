@@ -75,6 +75,9 @@ pub struct CallTrace {
     /// `model`, `tool`, `run`, `sleep`, `person`, `signal`, `event`.
     pub what: &'static str,
     pub name: String,
+    /// The model's own number of a tool call that it asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_id: Option<String>,
     /// `running`, `success`, `failed`, `timeout`, `cancelled`.
     pub status: &'static str,
     pub input: Value,
@@ -211,6 +214,7 @@ impl<'a> Writer<'a> {
             id,
             what,
             name,
+            use_id: use_id(command),
             status: "running",
             input,
             output: Value::Null,
@@ -406,6 +410,14 @@ fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
         versions.iter().enumerate().map(one).collect::<Vec<_>>()
     };
     run.artifacts.iter().flat_map(versions).collect()
+}
+
+fn use_id(command: &Command) -> Option<String> {
+    match command {
+        Command::CallTool { use_id, .. } => use_id.clone(),
+        Command::CallModel { .. } | Command::Sleep { .. } | Command::AskPerson(_) => None,
+        Command::Await(_) | Command::StartRun(_) => None,
+    }
 }
 
 fn described(command: &Command) -> (&'static str, String, Value) {

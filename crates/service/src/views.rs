@@ -5,17 +5,20 @@
 
 mod chain;
 mod dag;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod fixture;
 mod graph;
 mod pipeline;
 mod steps;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use relais_dialects::Format;
 use relais_engine::*;
 use relais_plan::time::format_instant;
-use relais_plan::{Call, Effect, Node, Op, Plan};
-use serde_json::{Value, json};
+use relais_plan::{Call, Effect, Node, NodeId, Op, Plan};
+use serde_json::Value;
 
 use crate::trace::{CallTrace, StepTrace, Trace};
 use crate::{Error, Service};
@@ -29,6 +32,8 @@ pub struct Shown<'a> {
     pub output: Value,
     /// What each step of the trace gave, by its position there; blocks are put together.
     pub outputs: Vec<Value>,
+    /// The folder in the run's workspace where large outputs lie, if the plan asks for files.
+    pub files: String,
 }
 
 impl<'a> Shown<'a> {
@@ -40,10 +45,10 @@ impl<'a> Shown<'a> {
     }
 
     /// The steps that a person wrote and that were never begun.
-    fn untouched(&self) -> impl Iterator<Item = &'a Node> {
-        let begun: std::collections::HashSet<u32> = self.trace.steps.iter().map(|step| step.place.1).collect();
-        let nodes = self.plan.nodes.iter().enumerate();
-        nodes.filter(move |(id, node)| !node.hidden && !begun.contains(&(*id as u32))).map(|(_, node)| node)
+    fn untouched(&self) -> impl Iterator<Item = (NodeId, &'a Node)> {
+        let begun: HashSet<NodeId> = self.trace.steps.iter().map(|step| step.place.1).collect();
+        let nodes = self.plan.nodes.iter().enumerate().map(|(id, node)| (id as NodeId, node));
+        nodes.filter(move |(id, node)| !node.hidden && !begun.contains(id))
     }
 
     fn error_message(&self) -> Option<String> {
@@ -111,6 +116,11 @@ fn said_to(call: &CallTrace, role: &str) -> Option<String> {
     Some(texts.join("\n\n")).filter(|text| !text.is_empty())
 }
 
+/// An id that is the same whenever it is asked for.
+fn derived(run: RunId, of: &str) -> uuid::Uuid {
+    uuid::Uuid::new_v5(&run, of.as_bytes())
+}
+
 fn instant(at: Millis) -> String {
     format_instant(at)
 }
@@ -128,7 +138,8 @@ impl Service {
         let outputs = outputs(&program, &state, &trace, &values);
         let (input, output) = (plain(&trace.input, &values), trace.output.as_ref().map(|o| plain(o, &values)));
         let output = output.unwrap_or_default();
-        let shown = Shown { plan: &program.plan, trace: &trace, input, output, outputs };
+        let shown =
+            Shown { plan: &program.plan, trace: &trace, input, output, outputs, files: files_folder(&state.opened) };
         Ok(match words {
             Format::Native => serde_json::to_value(&trace).map_err(|e| Error::Unusable(e.to_string()))?,
             Format::Chain => chain::view(&shown),

@@ -48,7 +48,7 @@ impl SimModel {
         let rounds =
             request.messages.iter().filter(|m| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
         let (rounds, last) = (rounds.count() as u64, request.messages.last());
-        let tool = match wanted_mark(last) {
+        let tool = match wanted_mark(last) || wanted_result(request) {
             true => tools.iter().find(|t| t.name == SAVE).filter(|_| saved(request).is_none())?,
             false => {
                 let mut chance = Chance::named(self.seed, &format!("rounds/{}", request.tools.join(",")));
@@ -60,7 +60,7 @@ impl SimModel {
         };
         let seed = self.chance(request, "arguments").number();
         let arguments = if tool.name == SAVE {
-            json!({ "name": "result.json", "content": Schema::new(schema(request)).sample(seed) })
+            json!({ "name": self.result_name(request), "content": Schema::new(schema(request)).sample(seed) })
         } else {
             Schema::new(tool.parameters.clone()).sample(seed)
         };
@@ -68,8 +68,16 @@ impl SimModel {
         Some(ToolUse { id, tool: tool.name.clone(), arguments, garbled: None, opaque: None })
     }
 
+    /// Agents that run at once in one workflow must not take each other's results for their own.
+    fn result_name(&self, request: &Request) -> String {
+        format!("result_{:016x}.json", self.chance(request, "result").number())
+    }
+
     fn text(&self, request: &Request) -> String {
-        if wanted_mark(request.messages.last()) || (saved(request).is_some() && request.output_schema.is_none()) {
+        if wanted_mark(request.messages.last())
+            || wanted_result(request)
+            || (saved(request).is_some() && request.output_schema.is_none())
+        {
             return match saved(request) {
                 Some(name) => format!("«result:artifact={name} status=success»"),
                 None => "«result:status=failure message=nothing to save a result with»".to_owned(),
@@ -109,6 +117,18 @@ fn wanted_mark(last: Option<&Message>) -> bool {
     }
 }
 
+/// The agent's instructions tell it to end with a result mark.
+fn wanted_result(request: &Request) -> bool {
+    instructions(request).is_some_and(|text| text.contains("«result:"))
+}
+
+fn instructions(request: &Request) -> Option<&str> {
+    request.messages.iter().find_map(|message| match message {
+        Message::System { text } => Some(text.as_str()),
+        Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+    })
+}
+
 /// The artifact that the agent has saved, if it has.
 fn saved(request: &Request) -> Option<&str> {
     request.messages.iter().rev().find_map(|message| match message {
@@ -117,8 +137,17 @@ fn saved(request: &Request) -> Option<&str> {
     })
 }
 
+/// What the answer must fit. Where it is an artifact, only the instructions say it.
 fn schema(request: &Request) -> Value {
-    request.output_schema.clone().unwrap_or_else(|| json!({ "type": "object" }))
+    let told = || instructions(request).and_then(|text| text.split(RESULT_SCHEMA).nth(1)).and_then(first_value);
+    request.output_schema.clone().or_else(told).unwrap_or_else(|| json!({ "type": "object" }))
+}
+
+/// Behind these words, instructions show the schema of a result.
+const RESULT_SCHEMA: &str = "MUST conform to this schema:\n";
+
+fn first_value(text: &str) -> Option<Value> {
+    serde_json::Deserializer::from_str(text).into_iter::<Value>().next()?.ok().filter(Value::is_object)
 }
 
 fn said(request: &Request, text: String, calls: Vec<ToolUse>) -> Reply {
@@ -201,6 +230,23 @@ mod tests {
         let told = Message::Tool { use_id: call.id.clone(), tool: SAVE.into(), text: String::new(), failed: false };
         let messages = vec![asked, Message::Assistant { text: String::new(), calls: vec![call] }, told];
         let second = SimModel::new(1).speak(&request(messages, None), &[tool(SAVE)]).reply;
-        assert_eq!(second.text, "«result:artifact=result.json status=success»");
+        assert_eq!(
+            second.text,
+            format!(
+                "«result:artifact={} status=success»",
+                first.calls[0].arguments["name"].as_str().unwrap_or_default()
+            )
+        );
+    }
+
+    #[test]
+    fn a_result_that_the_instructions_demand_fits_their_schema() {
+        let text = "Mark it: «result:artifact=NAME status=success»\nYour output artifact MUST conform to this schema:\n\
+                    {\n  \"type\": \"object\",\n  \"properties\": {\"n\": {\"type\": \"integer\"}},\n  \
+                    \"required\": [\"n\"]\n}\n\nIf you cannot, say so.";
+        let messages = vec![Message::System { text: text.into() }, Message::User { text: "Go.".into() }];
+        let reply = SimModel::new(3).speak(&request(messages, None), &[tool("search"), tool(SAVE)]).reply;
+        assert_eq!(reply.calls[0].tool, SAVE);
+        assert!(reply.calls[0].arguments["content"]["n"].is_i64(), "{:?}", reply.calls[0]);
     }
 }

@@ -1,7 +1,7 @@
 //! Arbitrary workflows from a seed: every kind of step, nested, with policies, variables and references. Written as
 //! the native format reads them, so that a failing seed can be read by a person, too.
 
-use relais_dialects::{Loader, read};
+use relais_dialects::{Loader, convert, read};
 use relais_engine::Program;
 use relais_plan::Source;
 use serde_json::{Map, Value, json};
@@ -29,12 +29,27 @@ pub fn workflow(seed: u64, manner: Manner) -> Value {
 
 /// The workflow made ready to run; what the reader says if it refuses it.
 pub fn program(workflow: &Value) -> Result<Program, String> {
-    let source = Source { name: "plan.yaml".to_owned(), text: format!("{workflow:#}") };
+    compiled(format!("{workflow:#}"))
+}
+
+/// The same from the text that it is converted to.
+pub fn converted(workflow: &Value) -> Result<Program, String> {
+    let source = source(format!("{workflow:#}"));
+    let text = convert(&source, &Child, &Default::default()).map_err(|problems| format!("{problems:#?}"))?;
+    compiled(text)
+}
+
+fn compiled(text: String) -> Result<Program, String> {
+    let source = source(text);
     let loaded = read(&source, &Child, &Default::default());
     if relais_plan::problem::has_errors(&loaded.problems) {
-        return Err(format!("{:#?}\n{workflow:#}", loaded.problems));
+        return Err(format!("{:#?}\n{}", loaded.problems, source.text));
     }
     loaded.plan.map(Program::new).ok_or_else(|| "there is no plan".to_owned())
+}
+
+fn source(text: String) -> Source {
+    Source { name: "plan.yaml".to_owned(), text }
 }
 
 /// Every child workflow is the same small one; the world answers for it.

@@ -10,3 +10,13 @@ fn the_first_seeds_keep_the_laws() {
         .collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+#[test]
+fn workflows_of_the_first_seeds_keep_their_plans_when_converted() {
+    use relais_sim::plans::{Manner, converted, program, workflow};
+    for seed in 1..=5 * SEEDS {
+        let workflow = workflow(seed, if seed % 2 == 0 { Manner::Calm } else { Manner::Wild });
+        let hashes = [program(&workflow), converted(&workflow)].map(|program| program.map(|program| program.hash));
+        assert!(hashes[0].is_ok() && hashes[0] == hashes[1], "seed {seed}: {hashes:?}\n{workflow:#}");
+    }
+}

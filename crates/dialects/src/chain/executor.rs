@@ -10,8 +10,9 @@
 use std::collections::HashSet;
 
 use relais_plan::step::{Kind, Step};
-use relais_plan::{Agent, Call, Problem, Schema, Task};
+use relais_plan::{Agent, Call, Problem, Schema, Span, Task};
 
+use super::looping::Loop;
 use super::prompt::{Kept, Previous, Prompts};
 use super::{given, place};
 use crate::fields::{Field, Fields};
@@ -80,10 +81,20 @@ impl Reader<'_> {
         let mut step = Step::new("agent", Kind::Call(Box::new(call)), place(&fields, "executor_id"));
         step.id = Some(inner.unwrap_or_else(|| id.clone()));
         if let Some(looping) = looping {
+            self.check_kept(&looping, chain.kept, step.span);
             step = self.looped(looping, step, &id, chain.previous.as_deref());
         }
         chain.previous = Some(id);
         Some(step)
+    }
+
+    /// What a `for_each` gives is put together when it is read; there is no one row that holds it.
+    fn check_kept(&mut self, looping: &Loop, kept: Kept, span: Span) {
+        if let (Loop::ForEach { .. }, Kept::Db) = (looping, kept) {
+            let problem = Problem::error(span, "the results of a `for_each` cannot be kept as one row of the database");
+            self.problems
+                .push(problem.help("let the chain keep its outputs as files: `\"output_ref\": {\"type\": \"file\"}`"));
+        }
     }
 
     fn executor_id(&mut self, fields: &Fields<'_>) -> Option<String> {

@@ -38,11 +38,13 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    /// The filter that shows a value, or where it is kept; `id` is an expression for the step that gave it.
-    fn reference(self, id: &str) -> String {
-        match self {
-            Kept::File => format!("reference('file', run.files ~ '/executor_' ~ {id} ~ '.json')"),
-            Kept::Db => "reference('db')".to_owned(),
+    /// The filter that shows a value, or where it is kept: `id` is an expression for the step that gave it, `whole`
+    /// for all that it gave, where the value is but a part of it.
+    fn reference(self, id: &str, whole: &str) -> String {
+        match (self, whole) {
+            (Kept::File, _) => format!("reference('file', run.files ~ '/executor_' ~ {id} ~ '.json')"),
+            (Kept::Db, "") => "reference('db')".to_owned(),
+            (Kept::Db, whole) => format!("reference('db', {whole})"),
         }
     }
 }
@@ -75,18 +77,18 @@ impl<'a> Previous<'a> {
 
     /// The source that puts in what lies at a path of the previous output.
     fn put_in(&self, path: &str, written: &str, kept: Kept) -> String {
-        let show = |value: String, id: &str| match path {
-            "" => format!("{{{{ {value} | {} }}}}", kept.reference(id)),
-            _ => part(&value, &kept.reference(id)),
+        let show = |whole: &str, id: &str| match path {
+            "" => format!("{{{{ {whole} | {} }}}}", kept.reference(&quoted(id), "")),
+            _ => part(&format!("{whole}{path}"), &kept.reference(&quoted(id), whole)),
         };
         match self {
             Previous::None => escaped(written),
-            Previous::Output(id) => show(format!("{}{path}", output_of(id)), &quoted(id)),
-            Previous::Item(id) => part(&format!("item{path}"), &kept.reference(&quoted(id))),
+            Previous::Output(id) => show(&output_of(id), id),
+            Previous::Item(id) => part(&format!("item{path}"), &kept.reference(&quoted(id), &output_of(id))),
             Previous::Pass(before, inner) => {
-                let again = show(format!("loop.previous{path}"), &quoted(inner));
+                let again = show("loop.previous", inner);
                 let first = match before {
-                    Some(id) => show(format!("{}{path}", output_of(id)), &quoted(id)),
+                    Some(id) => show(&output_of(id), id),
                     None => escaped(written),
                 };
                 format!("{{% if loop.index > 0 %}}{again}{{% else %}}{first}{{% endif %}}")
@@ -97,16 +99,17 @@ impl<'a> Previous<'a> {
     /// The user message of an executor whose prompt refers to nothing.
     fn message(&self, kept: Kept) -> String {
         let all = all_outputs(kept);
-        let item = |id: &str| kept.reference(&quoted(id));
         match self {
             Previous::None => TASK.to_owned(),
             Previous::Output(_) => format!("{all}{TASK_AFTER}"),
             Previous::Item(id) => {
+                let shown = kept.reference(&quoted(id), &output_of(id));
                 let count = "{{ index + 1 }} of {{ loop.count }}";
-                format!("{all}Current item ({count}):\n{{{{ item | {} }}}}\n\n{TASK_AFTER}", item(id))
+                format!("{all}Current item ({count}):\n{{{{ item | {shown} }}}}\n\n{TASK_AFTER}")
             }
             Previous::Pass(before, inner) => {
-                let again = format!("Output of the pass before:\n{{{{ loop.previous | {} }}}}\n\n", item(inner));
+                let shown = kept.reference(&quoted(inner), "");
+                let again = format!("Output of the pass before:\n{{{{ loop.previous | {shown} }}}}\n\n");
                 match before {
                     Some(_) => format!("{all}{{% if loop.index > 0 %}}{again}{{% endif %}}{TASK_AFTER}"),
                     None => {
@@ -127,7 +130,7 @@ fn part(value: &str, reference: &str) -> String {
 /// All earlier outputs as one JSON object, each by itself replaced where it is large. The same few words however many
 /// executors there are.
 fn all_outputs(kept: Kept) -> String {
-    let shown = kept.reference("e.id");
+    let shown = kept.reference("e.id", "");
     format!(
         "Previous executor outputs:\n{{\n{{% for e in earlier %}}  {{{{ e.id | tojson }}}}: {{{{ e.output | {shown} | \
          indent(2) }}}}{{% if not loop.last %}},{{% endif %}}\n{{% endfor %}}}}\n\n"

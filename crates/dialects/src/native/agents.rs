@@ -50,7 +50,7 @@ impl Reader<'_> {
         }
     }
 
-    fn temperature(&mut self, field: Field<'_>) -> Option<f64> {
+    pub(crate) fn temperature(&mut self, field: Field<'_>) -> Option<f64> {
         let number = match &field.node.data {
             Data::Scalar(Value::Number(number)) => number.as_f64(),
             _ => None,
@@ -109,7 +109,7 @@ impl Reader<'_> {
         }
     }
 
-    fn program(&mut self, command: Field<'_>, fields: &Fields<'_>) -> McpServer {
+    pub(crate) fn program(&mut self, command: Field<'_>, fields: &Fields<'_>) -> McpServer {
         if let Some(headers) = fields.get("headers") {
             self.no_effect(headers, "on a server with `command`", "give a program its secrets by `env`");
         }
@@ -127,7 +127,7 @@ impl Reader<'_> {
         }
     }
 
-    fn http_server(&mut self, url: Field<'_>, fields: &Fields<'_>) -> McpServer {
+    pub(crate) fn http_server(&mut self, url: Field<'_>, fields: &Fields<'_>) -> McpServer {
         for field in [fields.get("args"), fields.get("env")].into_iter().flatten() {
             self.no_effect(field, "on a server with `url`", "it belongs to a server with `command`");
         }

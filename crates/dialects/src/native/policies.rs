@@ -72,7 +72,7 @@ impl Reader<'_> {
         }
     }
 
-    fn retry_on(&mut self, field: Field<'_>) -> Vec<String> {
+    pub(crate) fn retry_on(&mut self, field: Field<'_>) -> Vec<String> {
         let names = self.names(field);
         for name in names.iter().filter(|name| NEVER_RETRIED.contains(&name.text.as_str())) {
             let problem = Problem::error(name.span, format!("an error of kind `{}` is never retried", name.text));

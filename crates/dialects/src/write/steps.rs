@@ -139,14 +139,18 @@ fn subject(arms: &[Branch]) -> Option<(&str, Vec<Value>)> {
 
 /// The two sides of `(subject) == value` where the label is that of the value.
 fn comparison(arm: &Branch) -> Option<(&str, Value)> {
-    let as_json = serde_json::from_str::<Value>(&arm.label).ok().filter(|value| value.to_string() == arm.label);
-    let candidates = [Some(Value::from(arm.label.as_str())), as_json.filter(|value| !value.is_string())];
-    candidates.into_iter().flatten().find_map(|value| {
+    let as_json = serde_json::from_str::<Value>(&arm.label).ok().filter(|value| label(value) == arm.label);
+    [Some(Value::from(arm.label.as_str())), as_json].into_iter().flatten().find_map(|value| {
         let end = format!(") == {}", literal(&value).ok()?);
         let subject = arm.when.source().strip_prefix('(')?.strip_suffix(&end)?;
         let is_bare = subject.trim() == subject && !subject.is_empty() && bare(subject, Span::default()).0 == subject;
         (is_bare && Expr::parse(subject, Span::default()).is_ok()).then_some((subject, value))
     })
+}
+
+/// What a listed case is called.
+fn label(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A map from text to steps; a list where a value is something else or comes twice.

@@ -176,7 +176,7 @@ enum Place {
 
 fn scalar(out: &mut String, value: &Value, place: Place) {
     match (value, place) {
-        (Value::String(text), _) if is_plain(text) => out.push_str(text),
+        (Value::String(text), _) if is_plain(text, place) => out.push_str(text),
         (Value::String(text), Place::Block(indent)) if is_literal(text) => literal(out, text, indent),
         (Value::String(text), _) => out.push_str(&quoted(text)),
         (other, _) => out.push_str(&other.to_string()),
@@ -184,16 +184,18 @@ fn scalar(out: &mut String, value: &Value, place: Place) {
 }
 
 fn key_text(key: &str) -> String {
-    if is_plain(key) { key.to_owned() } else { quoted(key) }
+    if is_plain(key, Place::Flow) { key.to_owned() } else { quoted(key) }
 }
 
-/// Text that needs no quotes, neither on a line of its own nor between brackets.
-fn is_plain(text: &str) -> bool {
+/// Text that needs no quotes. Braces would not need them on a line of their own, but they look like a map.
+fn is_plain(text: &str, place: Place) -> bool {
+    let closes = |c: char| matches!(c, '{' | '}') || (place == Place::Flow && matches!(c, ',' | '[' | ']'));
     let begins_well = text.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '/' | '$' | '(' | '.' | '«'));
     begins_well
         && !text.ends_with([' ', ':'])
+        && ![" -", " ?"].iter().any(|end| text.ends_with(end))
         && !text.starts_with("...")
-        && text.chars().all(|c| is_printable(c) && !matches!(c, ',' | '[' | ']' | '{' | '}'))
+        && text.chars().all(|c| is_printable(c) && !closes(c))
         && !text.contains(": ")
         && !text.contains(" #")
         && plain(text).is_string()
@@ -303,6 +305,9 @@ mod tests {
             "\ta",
             "a\t",
             "a: b",
+            "a -",
+            "a ?",
+            "a - b",
             "a:",
             ":a",
             "a #b",
@@ -399,6 +404,7 @@ mod tests {
 
     fn values() -> impl Strategy<Value = Value> {
         let text = prop_oneof![
+            "[ab]( [-?:#]){1,2}",
             "[a-c:#\\-?,\\[\\]{}&*!|>'\"%@` \t\n\\\\0-9.~_]{0,12}",
             "[ \t\na]{0,8}",
             "\\PC{0,8}",

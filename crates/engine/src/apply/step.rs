@@ -22,6 +22,7 @@ impl Instance {
             suspended_ms: None,
             entered_live: live,
             output: None,
+            former: None,
             text: None,
             error: None,
             tolerated: false,
@@ -47,6 +48,15 @@ impl Instance {
             (agent.turns, agent.corrections, agent.empties, agent.repeats, agent.model) = (0, 0, 0, 0, 0);
             (agent.failed, agent.asked, agent.resting, agent.rested) = (None, None, None, false);
             self.work = Work::Agent(agent);
+        }
+    }
+
+    /// The last output that it gave, this time or before.
+    pub(super) fn latest(&self) -> Option<Stored> {
+        match self.status {
+            StepStatus::Completed => self.output.clone(),
+            StepStatus::Pending | StepStatus::Running | StepStatus::Waiting => self.former.clone(),
+            StepStatus::Failed | StepStatus::Skipped | StepStatus::Cancelled => self.former.clone(),
         }
     }
 

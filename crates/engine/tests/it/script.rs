@@ -58,18 +58,26 @@ pub enum Reply {
 }
 
 pub fn read(text: &str) -> Vec<Case> {
-    text.split("=== ").skip(1).map(read_case).collect()
+    parts(text, "=== ").into_iter().map(read_case).collect()
+}
+
+/// What stands behind each mark at the beginning of a line.
+fn parts<'t>(text: &'t str, mark: &str) -> Vec<&'t str> {
+    let inner = format!("\n{mark}");
+    let first = text.strip_prefix(mark).or_else(|| text.split_once(&inner).map(|(_, rest)| rest));
+    first.into_iter().flat_map(|rest| rest.split(inner.as_str())).collect()
 }
 
 fn read_case(text: &str) -> Case {
     let (title, rest) = text.split_once('\n').unwrap();
     let mut case = Case { title: title.trim().to_owned(), ..Case::default() };
-    for section in rest.split("--- ").skip(1) {
+    for section in parts(rest, "--- ") {
         let (name, body) = section.split_once('\n').unwrap();
+        let body = format!("{}\n", body.trim_end_matches('\n'));
         match name.trim() {
-            "workflow" => case.workflow = body.to_owned(),
-            "world" => case.world = body.to_owned(),
-            "ends" => case.ends = body.to_owned(),
+            "workflow" => case.workflow = body,
+            "world" => case.world = body,
+            "ends" => case.ends = body,
             "transcript" => case.transcript = body.trim_end().to_owned() + "\n",
             other => panic!("`{other}` is no section of {title}"),
         }

@@ -9,10 +9,12 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::Value;
 
 use super::EvalError;
-use super::eval::{contains, kind, text_of};
+use super::eval::{contains, holds, kind, text_of};
+use super::node::Comparison;
 
 pub const FILTERS: &[&str] = &[
     "abs",
+    "any",
     "attr",
     "batch",
     "bool",
@@ -136,6 +138,7 @@ fn own_filter(name: &str, input: &Value, args: &[Value]) -> Option<Result<Value,
         ("get", [Value::String(key)]) => Ok(input.get(key).cloned().unwrap_or(Value::Null)),
         ("get", [Value::String(key), otherwise]) => Ok(input.get(key).unwrap_or(otherwise).clone()),
         ("first" | "last", []) => end_of(name, input),
+        ("any", [Value::String(test), args @ ..]) => any(input, test, args),
         ("jsonpath", [Value::String(path)]) => json_path(input, path),
         _ => return None,
     })
@@ -164,6 +167,7 @@ pub fn test(name: &str, input: &Value, args: &[Value]) -> Result<bool, EvalError
         ("empty", []) => length(input).map(|length| length == 0),
         ("containing", [needle]) => contains(input, needle),
         ("in", [container]) => contains(container, input),
+        (name, [other]) if let Some(op) = comparison(name) => holds(op, input, other),
         ("startingwith" | "endingwith", [Value::String(part)]) => {
             let name = if name == "startingwith" { "startswith" } else { "endswith" };
             edge(name, input, part).map(|found| found == true)
@@ -173,6 +177,19 @@ pub fn test(name: &str, input: &Value, args: &[Value]) -> Result<bool, EvalError
             environment().empty_state().perform_test(name, &values).map_err(|error| refused(name, &error))
         }
     }
+}
+
+/// The comparisons that tests are other words for.
+fn comparison(name: &str) -> Option<Comparison> {
+    Some(match name {
+        "eq" | "equalto" | "==" => Comparison::Equal,
+        "ne" | "!=" => Comparison::NotEqual,
+        "lt" | "lessthan" | "<" => Comparison::Less,
+        "le" | "<=" => Comparison::LessOrEqual,
+        "gt" | "greaterthan" | ">" => Comparison::Greater,
+        "ge" | ">=" => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
 }
 
 fn borrowed(input: &Value, args: &[Value], named: &[(&str, Value)]) -> Vec<minijinja::Value> {
@@ -208,6 +225,21 @@ fn bounded(name: &str, input: &Value, args: &[Value]) -> Result<(), EvalError> {
         return Err(EvalError::Type(format!("{name} would make more than {MAX_TEXT_BYTES} bytes")));
     }
     Ok(())
+}
+
+/// Does any item pass a test? Every item is tested, so that one that cannot be is never overlooked.
+fn any(input: &Value, name: &str, args: &[Value]) -> Result<Value, EvalError> {
+    let Value::Array(list) = input else {
+        return Err(EvalError::Type(format!("any needs a list, got {}", kind(input))));
+    };
+    if !TESTS.contains(&name) || name == "defined" || name == "undefined" {
+        return Err(EvalError::Type(format!("any needs the name of a test, such as 'gt'; `{name}` is none")));
+    }
+    let mut found = false;
+    for item in list {
+        found |= test(name, item, args)?;
+    }
+    Ok(Value::from(found))
 }
 
 /// What an RFC 9535 path finds, as a list. Text that is JSON is read first.

@@ -35,7 +35,7 @@ pub mod send_message;
 mod testing;
 mod web;
 mod workspace;
-mod write_file;
+pub(crate) mod write_file;
 
 /// How long a tool call may take where nothing else is said.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(120);

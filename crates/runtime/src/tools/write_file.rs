@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use relais_engine::Failure;
 use relais_plan::Effect;
@@ -61,6 +61,11 @@ pub fn content(value: &Value) -> Result<Vec<u8>, Failure> {
         return Err(wrong(format!("`content` has {} bytes; at most {WRITE_BYTES_MAX} can be written", bytes.len())));
     }
     Ok(bytes)
+}
+
+/// Writes a file of a workspace from outside of any tool call; `key` tells apart who else writes it.
+pub async fn put(workspace: PathBuf, path: String, bytes: Vec<u8>, key: String) -> Result<(), Failure> {
+    blocking(move || write(&Place::new(&workspace, &path)?, &bytes, &key)).await
 }
 
 fn write(place: &Place, bytes: &[u8], key: &str) -> Result<(), Failure> {

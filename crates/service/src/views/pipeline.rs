@@ -29,7 +29,7 @@ impl Context<'_, '_> {
             match &seen.node.op {
                 Op::Fan(Fan { output: FanOutput::Sinks(_) | FanOutput::Only, .. }) => context.extend(self.of(inside)),
                 Op::Fan(fan) => _ = context.insert(seen.step.key.clone(), self.parallel(seen, fan, inside)),
-                Op::Call(_) | Op::Each(_) | Op::Wait(_) => _ = context.insert(seen.step.key.clone(), step(seen)),
+                Op::Call(_) | Op::Each(_) | Op::Wait(_) => _ = context.insert(seen.step.key.clone(), leaf(seen)),
                 // It gives nothing of its own; the steps of its arm stand beside it.
                 Op::Choose { .. } | Op::End { .. } => _ = context.insert(seen.step.key.clone(), bare(seen)),
             }
@@ -52,13 +52,13 @@ impl Context<'_, '_> {
     }
 }
 
-fn step(seen: &Seen<'_, '_>) -> Value {
-    let mut step = bare(seen);
-    step["output"] = seen.output.clone();
+fn leaf(seen: &Seen<'_, '_>) -> Value {
+    let mut leaf = bare(seen);
+    leaf["output"] = seen.output.clone();
     if let Some(agent) = agent_of(seen.node) {
-        step["agent"] = json!(agent);
+        leaf["agent"] = json!(agent);
     }
-    step
+    leaf
 }
 
 fn bare(seen: &Seen<'_, '_>) -> Value {
@@ -67,4 +67,57 @@ fn bare(seen: &Seen<'_, '_>) -> Value {
         step["error"] = json!(error.message);
     }
     step
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::fixture::*;
+    use super::*;
+    use relais_engine::{RunStatus, StepStatus};
+
+    #[test]
+    fn parallel_steps_nest_in_written_order() {
+        let plan = plan(
+            "name: flow\nagents: { a: { model: sim/x, instructions: hi } }\nsteps:\n\
+             - { id: first, agent: a }\n\
+             - id: outer\n  parallel:\n  - { id: left, agent: a }\n\
+             \x20 - { id: inner, parallel: [{ id: p, agent: a }, { id: q, agent: a }] }\n",
+        );
+        let done = |path: &str, output: &str| step(&plan, path, StepStatus::Completed, json!(output));
+        let block = |path: &str| step(&plan, path, StepStatus::Completed, Value::Null);
+        let steps = vec![
+            done("first", "1"),
+            block("outer"),
+            block("outer/inner"),
+            done("outer/inner/q", "q"),
+            done("outer/inner/p", "p"),
+            failed(step(&plan, "outer/left", StepStatus::Failed, Value::Null), "no"),
+        ];
+        let trace = trace(RunStatus::Failed, steps);
+        let leaf = |output: &str| json!({ "status": "completed", "output": output, "agent": "a" });
+        let context = view(&shown(&plan, &trace));
+        let expected = json!({
+            "first": leaf("1"),
+            "outer": {
+                "status": "completed",
+                "outputs": {
+                    "left": { "status": "failed", "error": "no", "output": null, "agent": "a" },
+                    "inner": { "status": "completed", "outputs": { "p": leaf("p"), "q": leaf("q") }, "order": ["p", "q"] },
+                },
+                "order": ["left", "inner"],
+            },
+        });
+        assert_eq!(context, expected);
+        assert_eq!(context["outer"]["outputs"].as_object().unwrap().keys().collect::<Vec<_>>(), ["left", "inner"]);
+    }
+
+    #[test]
+    fn a_step_that_was_gone_back_to_has_its_latest_output() {
+        let plan =
+            plan("name: flow\nagents: { a: { model: sim/x, instructions: hi } }\nsteps: [{ id: s, agent: a }]\n");
+        let done = |output: &str| step(&plan, "s", StepStatus::Completed, json!(output));
+        let trace = trace(RunStatus::Completed, vec![done("old"), done("new")]);
+        assert_eq!(view(&shown(&plan, &trace))["s"]["output"], "new");
+    }
 }

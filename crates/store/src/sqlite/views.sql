@@ -110,7 +110,7 @@ CREATE VIEW workflow_runs AS
 SELECT run_id AS id, run_id, workflow AS workflow_id, user AS user_id, thread AS thread_id,
     CASE status WHEN 'waiting' THEN 'running' WHEN 'stopped' THEN 'completed' ELSE status END AS status,
     (SELECT count(*) FROM journal_steps s WHERE s.run = journal_runs.run AND s.task IS NOT NULL
-        AND s.status IS NOT NULL) AS current_executor,
+        AND s.status = 'completed') AS current_executor,
     (SELECT count(*) FROM json_each(plan_body, '$.nodes') n WHERE n.value -> '$.op.call' IS NOT NULL
         AND NOT coalesce(n.value ->> '$.hidden', 0)) AS total_executors,
     closed -> '$.output.value' AS result,
@@ -165,10 +165,10 @@ FROM journal_commands c JOIN journal_runs r ON r.run = c.run WHERE c.command -> 
 
 CREATE VIEW workflow_instances AS
 SELECT run_id AS uuid, user AS user_id, workflow AS workflow_definition_uuid,
-    CASE status WHEN 'pending' THEN 'running' WHEN 'waiting' THEN 'running' WHEN 'cancelled' THEN 'stopped'
+    CASE status WHEN 'pending' THEN 'running' WHEN 'waiting' THEN 'running' WHEN 'cancelled' THEN 'failed'
         WHEN 'partial_success' THEN 'failed' ELSE status END AS status,
-    coalesce(opened -> '$.trigger', opened -> '$.input.value', opened -> '$.input.blob') AS trigger_output,
-    error ->> '$.message' AS error_message,
+    coalesce(opened -> '$.input.value', opened -> '$.input.blob') AS trigger_output,
+    coalesce(error ->> '$.message', CASE status WHEN 'cancelled' THEN 'the run was cancelled' END) AS error_message,
     strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', ended_at / 1000.0, 'unixepoch') AS finished_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS created_at,

@@ -114,7 +114,7 @@ async fn views_tell_what_the_journal_tells() {
             "SELECT run_id, workflow_id, user_id, thread_id, status, current_executor, total_executors, result, \
              final_output_ref, error_message, started_at, completed_at FROM workflow_runs",
             json!([{"run_id": run, "workflow_id": "report", "user_id": "ann", "thread_id": "", "status": "failed",
-                "current_executor": 3, "total_executors": 3, "result": null, "final_output_ref": null,
+                "current_executor": 1, "total_executors": 3, "result": null, "final_output_ref": null,
                 "error_message": "no answer in 5 s", "started_at": "1970-01-01T00:00:01.000Z",
                 "completed_at": "1970-01-01T00:00:02.000Z"}]),
         ),

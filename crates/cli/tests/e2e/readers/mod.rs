@@ -6,3 +6,4 @@ mod dag;
 mod graph;
 mod pipeline;
 mod steps;
+mod views;
