@@ -22,7 +22,7 @@ mod triggers;
 
 pub(crate) use kinds::DEFAULT_MAX;
 pub(crate) use steps::article;
-pub(crate) use triggers::{DEFAULT_CONTINUOUS_DELAY_MS, is_calendar};
+pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;
 
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};

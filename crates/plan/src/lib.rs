@@ -10,6 +10,7 @@ pub mod expr;
 pub mod path;
 pub mod plan;
 pub mod problem;
+pub mod schedule;
 pub mod schema;
 pub mod step;
 pub mod template;

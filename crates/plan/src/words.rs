@@ -3,6 +3,7 @@
 //! Only the words are read here. There is no clock and no time zone: a scheduler that has both makes instants of it.
 //! Nothing is guessed: "at 9" could be morning or evening, so it is refused.
 
+use crate::schedule::Pattern;
 use crate::time;
 
 /// One time to come.
@@ -44,7 +45,6 @@ pub const CRON_FORMS: &str = "schedules that are understood: five or six cron fi
                               `every 15 minutes`, `every 2 hours`, `hourly`, `monthly on the 1st at 9am`";
 
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
-const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 /// Longer texts are no schedules.
 const MAX_BYTES: usize = 200;
 /// The first of a month is in every month; the 31st is not, and cron would leave months out without a word.
@@ -150,7 +150,7 @@ pub fn cron(text: &str) -> Result<String, String> {
         return Ok(fields);
     }
     match words.len() {
-        5 | 6 if looks_like_fields(&words) => fields(&words),
+        5 | 6 if looks_like_fields(&words) => fields(&words.join(" ").to_uppercase()),
         _ => Err(format!("`{}` is no schedule that can be understood", shown(text))),
     }
 }
@@ -243,71 +243,8 @@ fn looks_like_fields(words: &[&str]) -> bool {
         && words.iter().any(|word| word.starts_with(|c: char| c.is_ascii_digit() || c == '*'))
 }
 
-/// One field of a cron pattern: its name, its bounds, and names for its numbers.
-struct Part {
-    name: &'static str,
-    least: u32,
-    most: u32,
-    names: &'static [&'static str],
-}
-
-const DAY_NAMES: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
-const PARTS: [Part; 6] = [
-    Part { name: "second", least: 0, most: 59, names: &[] },
-    Part { name: "minute", least: 0, most: 59, names: &[] },
-    Part { name: "hour", least: 0, most: 23, names: &[] },
-    Part { name: "day of the month", least: 1, most: 31, names: &[] },
-    Part { name: "month", least: 1, most: 12, names: &MONTHS },
-    Part { name: "weekday", least: 0, most: 7, names: &DAY_NAMES },
-];
-
-fn fields(words: &[&str]) -> Result<String, String> {
-    let parts = &PARTS[PARTS.len() - words.len()..];
-    let mut fields = Vec::with_capacity(words.len());
-    for (word, part) in words.iter().zip(parts) {
-        let field = word.to_uppercase();
-        for item in field.split(',') {
-            let wrong = |why| format!("`{}` is no cron pattern: `{item}` is no {}; {why}", words.join(" "), part.name);
-            part.check(item).map_err(wrong)?;
-        }
-        fields.push(field);
-    }
-    Ok(fields.join(" "))
-}
-
-impl Part {
-    /// `*`, `5`, `MON`, `1-5`, `*/15`, `10-40/10`; the last of a month (`L`), the nearest weekday (`15W`) and the
-    /// nth weekday (`FRI#2`) are left to the scheduler.
-    fn check(&self, item: &str) -> Result<(), String> {
-        let (range, step) = item.split_once('/').map_or((item, None), |(range, step)| (range, Some(step)));
-        if let Some(step) = step
-            && number(step, 3).is_none_or(|step| step == 0 || step > self.most)
-        {
-            return Err(format!("a step is a number from 1 to {}", self.most));
-        }
-        if matches!(range, "*" | "?") || (self.is_day() && range.contains(['L', 'W', '#'])) {
-            return Ok(());
-        }
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = (self.number(first)?, self.number(last)?);
-        if first > last && !(self.name == "weekday" && last == 0) {
-            return Err("the range goes backwards".into());
-        }
-        Ok(())
-    }
-
-    fn is_day(&self) -> bool {
-        matches!(self.name, "day of the month" | "weekday")
-    }
-
-    fn number(&self, text: &str) -> Result<u32, String> {
-        let named = self.names.iter().position(|name| *name == text).map(|place| place as u32 + self.least);
-        let number = named.or_else(|| number(text, 2)).filter(|n| (self.least..=self.most).contains(n));
-        number.ok_or_else(|| match self.names.first() {
-            Some(name) => format!("it takes numbers from {} to {} and names such as {name}", self.least, self.most),
-            None => format!("it takes numbers from {} to {}", self.least, self.most),
-        })
-    }
+fn fields(fields: &str) -> Result<String, String> {
+    Pattern::parse(fields).map(|_| fields.to_owned())
 }
 
 fn shown(text: &str) -> String {

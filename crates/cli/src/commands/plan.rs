@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::foresight::{Costs, Known, constant};
 use crate::screen::{self, Paint};
 use crate::session::Global;
-use crate::{given, words};
+use crate::{given, schedules, words};
 
 /// Show what a run would do, step by step, and what it may cost; calls nothing
 ///
@@ -81,8 +81,14 @@ impl View<'_> {
         if let Some(output) = &self.plan.output {
             text.push_str(&format!("\noutput\n{}", indented(&constant(output, &self.known))));
         }
+        text.push_str(&self.triggers());
         text.push_str(&format!("\n{}\n", costs.total()));
         text
+    }
+
+    fn triggers(&self) -> String {
+        let lines = schedules::lines(self.plan).unwrap_or_else(|why| vec![why]);
+        if lines.is_empty() { String::new() } else { format!("\ntriggers\n{}", indented(&lines.join("\n"))) }
     }
 
     fn policies(&self, node: &Node) -> Vec<String> {

@@ -8,6 +8,7 @@ use relais_service::{Definition, Definitions, ReadOptions};
 
 use crate::definition::Reading;
 use crate::exit::Exit;
+use crate::schedules;
 use crate::screen::{self, Paint};
 use crate::session::Global;
 use crate::words::counted;
@@ -56,7 +57,8 @@ fn check(definitions: &Definitions, file: &Path, options: &ReadOptions) -> Resul
     if !problems.is_empty() {
         screen::note(&problems);
     }
-    Ok(told(file, &main, &branches))
+    told(file, &main, &branches)
+        .map_err(|why| format!("{} {why}\n{}: {}", paint.red("error:"), file.display(), paint.red("1 error")))
 }
 
 /// Each branch of a graph, read on its own, unless one of them was asked for.
@@ -86,7 +88,7 @@ fn gather(main: &mut Definition, branches: &[Definition]) {
     main.problems.dedup();
 }
 
-fn told(file: &Path, main: &Definition, branches: &[Definition]) -> String {
+fn told(file: &Path, main: &Definition, branches: &[Definition]) -> Result<String, String> {
     let counts = counts(main);
     let warnings = if counts.is_empty() { counts } else { format!(", {counts}") };
     let unverified: BTreeSet<String> = branches.iter().chain([main]).flat_map(Definition::unverified).collect();
@@ -94,11 +96,19 @@ fn told(file: &Path, main: &Definition, branches: &[Definition]) -> String {
     let unverified = if unverified.is_empty() { unverified } else { format!("; unverified: {unverified}") };
     let format = main.format.word();
     let mut lines = format!("{}: ok, {format}, {}{warnings}{unverified}", file.display(), steps(main));
+    lines.push_str(&triggers(main, "\n  ")?);
     for branch in branches {
         let id = branch.branch.as_deref().unwrap_or_default();
         lines.push_str(&format!("\n  branch {id}: {}, {}", branch.execution_mode(), steps(branch)));
+        lines.push_str(&triggers(branch, "\n    ")?);
     }
-    lines
+    Ok(lines)
+}
+
+/// What was understood of each trigger, or that one of them can never fire.
+fn triggers(definition: &Definition, indent: &str) -> Result<String, String> {
+    let lines = definition.plan.as_ref().map(schedules::lines).transpose()?.unwrap_or_default();
+    Ok(lines.iter().map(|line| format!("{indent}{line}")).collect())
 }
 
 fn steps(definition: &Definition) -> String {

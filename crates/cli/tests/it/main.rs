@@ -4,5 +4,6 @@
 mod control;
 mod detached;
 mod outcomes;
+mod schedules;
 mod support;
 mod words;

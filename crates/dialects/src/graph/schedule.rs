@@ -1,11 +1,12 @@
 //! When a graph runs: its mode and its schedule as a trigger.
 
+use relais_plan::schedule::is_calendar;
 use relais_plan::{CatchUp, Overlap, Problem, Trigger, TriggerOn};
 use serde_json::Value;
 
 use super::given;
 use crate::fields::{Field, Fields};
-use crate::native::{DEFAULT_CONTINUOUS_DELAY_MS, is_calendar};
+use crate::native::DEFAULT_CONTINUOUS_DELAY_MS;
 use crate::reader::Reader;
 use crate::yaml::Data;
 

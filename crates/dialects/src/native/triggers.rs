@@ -6,7 +6,7 @@
 //! `event` (a type). Beside it: `timezone` (clock times), `overlap`, `catch_up` (times), `input`, `filter` (webhook
 //! and event; an expression).
 
-use croner::parser::{CronParser, Seconds};
+use relais_plan::schedule::is_calendar;
 use relais_plan::{CatchUp, Notify, Overlap, Problem, Trigger, TriggerOn, time, words};
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ impl Reader<'_> {
     /// Cron fields or words, kept as fields.
     pub(crate) fn cron(&mut self, field: Field<'_>) -> Option<TriggerOn> {
         let text = self.text(field)?;
-        match cron_fields(&text) {
+        match words::cron(&text) {
             Ok(fields) => Some(TriggerOn::Cron(fields)),
             Err(message) => {
                 self.problems.push(Problem::error(field.node.span, message).help(words::CRON_FORMS));
@@ -97,7 +97,7 @@ impl Reader<'_> {
             return Some(TriggerOn::Calendar(text.to_owned()));
         }
         if field.key == "schedule"
-            && let Ok(fields) = cron_fields(text)
+            && let Ok(fields) = words::cron(text)
         {
             return Some(TriggerOn::Cron(fields));
         }
@@ -234,34 +234,4 @@ impl Reader<'_> {
             to: fields.get("to").map(|field| self.texts(field)).unwrap_or_default(),
         }
     }
-}
-
-/// The fields that a text means, if the scheduler can follow them.
-fn cron_fields(text: &str) -> Result<String, String> {
-    let fields = words::cron(text)?;
-    match CronParser::builder().seconds(Seconds::Optional).build().parse(&fields) {
-        Ok(_) => Ok(fields),
-        Err(error) => Err(format!("`{text}` is no cron pattern: {error}")),
-    }
-}
-
-/// `daily@HH:mm`, `weekly@1,3,5` or `weekly@1,3,5@HH:mm`; 0 is Sunday.
-pub(crate) fn is_calendar(text: &str) -> bool {
-    match text.split('@').collect::<Vec<_>>().as_slice() {
-        ["daily", clock] => is_clock(clock),
-        ["weekly", days] => are_days(days),
-        ["weekly", days, clock] => are_days(days) && is_clock(clock),
-        _ => false,
-    }
-}
-
-fn is_clock(text: &str) -> bool {
-    let part = |text: &str, below: u8| {
-        text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u8>().is_ok_and(|n| n < below)
-    };
-    text.split_once(':').is_some_and(|(hour, minute)| part(hour, 24) && part(minute, 60))
-}
-
-fn are_days(text: &str) -> bool {
-    text.split(',').all(|day| day.trim().parse::<u8>().is_ok_and(|day| day < 7))
 }
