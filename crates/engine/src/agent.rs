@@ -346,7 +346,17 @@ impl<'a> Loop<'a> {
         self.put_values(arguments)
     }
 
+    /// An agent that has nothing to do with artifacts may say anything; where there are none, nothing can be meant.
+    fn may_refer(&self) -> bool {
+        const TOOLS: [&str; 3] = ["load_artifact", "save_artifact", "list_artifacts"];
+        let has_tool = |tool: &&str| self.agent.tools.iter().any(|t| crate::program::matches_pattern(t, tool));
+        !self.step.run.artifacts.is_empty() || self.agent.result_mark || TOOLS.iter().any(has_tool)
+    }
+
     fn put_values(&self, value: &Value) -> Result<Result<Value, String>, Stop> {
+        if !self.may_refer() {
+            return Ok(Ok(value.clone()));
+        }
         match marks::put_values(value, &|name, path| self.artifact_value(name, path)) {
             Ok(value) => Ok(Ok(value)),
             Err(Mark::Load(hash)) => Err(Stop::Load(hash)),

@@ -15,7 +15,7 @@ pub(crate) fn fan(step: Step<'_>, instance: &Instance, fan: &Fan) -> Events {
         Work::Fan(work) => work,
         _ => &empty,
     };
-    let failing = work.failed.is_some() && fan.on_failure == LaneFailure::Cancel;
+    let failing = failed(work, fan).is_some() && fan.on_failure == LaneFailure::Cancel;
     if failing || enough(work, fan) {
         let events = stop_rest(step, work, fan, failing);
         if !events.is_empty() {
@@ -33,6 +33,16 @@ pub(crate) fn fan(step: Step<'_>, instance: &Instance, fan: &Fan) -> Events {
         }
     }
     if work.open == 0 || enough(work, fan) { end_fan(step, work, fan) } else { Ok(Vec::new()) }
+}
+
+/// The first failed lane, of those that the block waits for.
+fn failed(work: &FanWork, fan: &Fan) -> Option<u32> {
+    work.failed?;
+    let has_failed = |lane: &u32| work.lanes.get(lane).is_some_and(|state| state.status == Some(StepStatus::Failed));
+    match &fan.wait_for {
+        WaitFor::All | WaitFor::Count(_) => work.failed,
+        WaitFor::Lanes(_) => work.news.iter().copied().find(|lane| fan.awaits(*lane) && has_failed(lane)),
+    }
 }
 
 /// As many lanes have ended as the block waits for.
@@ -120,7 +130,9 @@ fn verdict(work: &FanWork, fan: &Fan, number: u32, failing: bool) -> Verdict {
 
 fn end_fan(step: Step<'_>, work: &FanWork, fan: &Fan) -> Events {
     let counted = matches!(fan.wait_for, WaitFor::Count(count) if work.completed < count);
-    if let Some(lane) = work.failed.filter(|_| fan.on_failure != LaneFailure::Collect && !counted_enough(work, fan)) {
+    if let Some(lane) =
+        failed(work, fan).filter(|_| fan.on_failure != LaneFailure::Collect && !counted_enough(work, fan))
+    {
         return step.fail(lane_failure(step, work, fan, lane), Again::Allowed);
     }
     if counted {

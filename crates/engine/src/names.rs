@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use relais_plan::expr::{EvalError, Names, Part, Root};
-use relais_plan::{FanOutput, NodeId, Op, RegionId, WaitFor};
+use relais_plan::{FanOutput, NodeId, Op, RegionId};
 use serde_json::{Map, Value, json};
 
 use crate::Context;
@@ -134,14 +134,9 @@ impl View<'_> {
     }
 
     fn fan_output(&self, work: &FanWork, fan: &relais_plan::Fan) -> Result<Cow<'_, Value>, EvalError> {
-        // What a lane that nobody waited for came to is a matter of chance, so it has no output.
-        let awaited = |lane: u32| match &fan.wait_for {
-            WaitFor::Lanes(lanes) => lanes.contains(&lane),
-            WaitFor::All | WaitFor::Count(_) => true,
-        };
         let lane_output = |lane: u32| match work.lanes.get(&lane).and_then(|l| l.scope) {
-            Some(scope) if awaited(lane) => self.scope_output(scope),
-            Some(_) | None => Ok(Cow::Owned(Value::Null)),
+            Some(scope) => self.scope_output(scope),
+            None => Ok(Cow::Owned(Value::Null)),
         };
         let map = |lanes: &mut dyn Iterator<Item = u32>| -> Result<Cow<'_, Value>, EvalError> {
             let mut out = Map::new();
@@ -158,7 +153,7 @@ impl View<'_> {
                 [only] => lane_output(*only),
                 several => map(&mut several.iter().copied()),
             },
-            FanOutput::Keyed => map(&mut (0..fan.lanes.len() as u32)),
+            FanOutput::Keyed => map(&mut (0..fan.lanes.len() as u32).filter(|lane| fan.awaits(*lane))),
         }
     }
 

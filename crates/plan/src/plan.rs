@@ -664,6 +664,17 @@ impl Default for Notify {
     }
 }
 
+impl Fan {
+    /// A lane that the block does not wait for by name: what became of it is a matter of chance, so nobody reads it
+    /// and its failure is not the block's.
+    pub fn awaits(&self, lane: u32) -> bool {
+        match &self.wait_for {
+            WaitFor::Lanes(lanes) => lanes.contains(&lane),
+            WaitFor::All | WaitFor::Count(_) => true,
+        }
+    }
+}
+
 impl Plan {
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]

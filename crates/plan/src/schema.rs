@@ -3,6 +3,7 @@
 //! It owns how a schema is written, checked, compared and explained. It fetches nothing: a `$ref` reaches only what is
 //! in the schema itself.
 
+mod keywords;
 mod pattern;
 mod sample;
 
@@ -229,8 +230,14 @@ fn expanded(value: &Value, pointer: &str, depth: usize) -> Result<Value, (String
             _ => wrong(format!("a list type has one element, the type of its items; this one has {}", items.len())),
         },
         Value::Bool(_) => Ok(value.clone()),
-        Value::Object(map) if map.get("$schema") == Some(&Value::Bool(true)) => Ok(unmarked(map)),
-        Value::Object(map) if is_json_schema(map) => Ok(value.clone()),
+        Value::Object(map) if map.get("$schema") == Some(&Value::Bool(true)) => {
+            keywords::check(value, pointer)?;
+            Ok(unmarked(map))
+        }
+        Value::Object(map) if is_json_schema(map) => {
+            keywords::check(value, pointer)?;
+            Ok(value.clone())
+        }
         Value::Object(map) => object(map, pointer, depth),
         other => wrong(format!("`{other}` is not a type; write a type word, [type], or a map of fields")),
     }

@@ -1,6 +1,6 @@
 //! Lanes: parallel, groups and blocks with `needs`, each a `Fan`.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{Lowering, Place, Stretch, Suggestions};
 use crate::step::{Awaited, Kind, Name, Step};
@@ -27,6 +27,7 @@ impl Lowering {
         for child in &children {
             self.refuse_run_if(child);
         }
+        self.refuse_doubled_keys(&children);
         let keys: Vec<String> = children.iter().map(|child| child.id.clone().unwrap_or_default()).collect();
         let wait_for = self.wait_for(id, &keys, awaited);
         let lanes = self.lanes(id, children, vec![Vec::new(); keys.len()]);
@@ -118,6 +119,20 @@ impl Lowering {
                 Problem::error(step.span, "`run_if: always` has an effect only on a step with `needs`")
                     .help("name the steps it comes after under `needs`, or leave `run_if` out"),
             );
+        }
+    }
+
+    /// Two outputs under one key would be one of them.
+    fn refuse_doubled_keys(&mut self, children: &[Step]) {
+        let mut seen = BTreeSet::new();
+        for child in children {
+            let key = child.output_key.as_ref().or(child.id.as_ref());
+            if key.is_some_and(|key| !seen.insert(key.as_str())) {
+                let key = key.map(String::as_str).unwrap_or_default();
+                let message = format!("two children of this block would give their output as `{key}`");
+                let help = "each child has an `output_key` of its own, which is no other child's id";
+                self.problems.push(Problem::error(child.span, message).help(help));
+            }
         }
     }
 

@@ -360,8 +360,7 @@ pub(super) fn openings(node: &Node) -> Vec<NodeId> {
 fn is_detached(fan: &Fan, lane: u32) -> bool {
     fan.detach
         && match &fan.wait_for {
-            WaitFor::All => false,
-            WaitFor::Lanes(awaited) => !awaited.contains(&lane),
+            WaitFor::All | WaitFor::Lanes(_) => !fan.awaits(lane),
             WaitFor::Count(_) => true,
         }
 }

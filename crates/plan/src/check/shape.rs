@@ -123,7 +123,9 @@ impl<'p> Shape<'p> {
             (Shape::Text, _) => Err(Miss::instead("a text")),
             (Shape::Fixed(names), Segment::Key(key)) => named(names.iter().copied(), key, |_| Shape::Any),
             (Shape::Lanes(fan), Segment::Key(key)) => {
-                named(fan.lanes.iter().map(lane_name), key, |lane| of_lane(plan, fan, lane))
+                let awaited: Vec<usize> = (0..fan.lanes.len()).filter(|lane| fan.awaits(*lane as u32)).collect();
+                let names = awaited.iter().map(|lane| lane_name(&fan.lanes[*lane]));
+                named(names, key, |position| of_lane(plan, fan, awaited[position]))
             }
             (Shape::Entries(fan), Segment::Key(key)) => {
                 let names = fan.lanes.iter().map(|lane| lane.key.as_str()).chain(["order"]);
