@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-/// A longer expression is a mistake; it also bounds how deep the parser's tree can get.
+/// A longer expression is a mistake; it also bounds how deep the parser's tree can get. Of a map or a list that stands
+/// in nothing else only the longest entry counts: its entries lie side by side.
 const MAX_EXPRESSION_BYTES: usize = 8 * 1024;
 
 /// The parser calls itself for each of these in one expression (`not`, `-x`, `**`, `else`) or text (`elif`), without
@@ -21,6 +22,40 @@ pub struct Flaw {
     pub place: Range<usize>,
     pub message: String,
     pub help: Option<String>,
+}
+
+/// How much of an expression can lie within itself.
+#[derive(Default)]
+struct Extent {
+    /// Up to here it is measured.
+    at: usize,
+    /// Brackets that are open.
+    open: usize,
+    outside: usize,
+    entry: usize,
+    longest: usize,
+}
+
+impl Extent {
+    /// What was read up to here, before the token that begins with `next`.
+    fn reach(&mut self, at: usize, next: char) -> usize {
+        let read = at - self.at;
+        self.at = at;
+        match self.open {
+            0 => self.outside += read,
+            _ => self.entry += read,
+        }
+        self.longest = self.longest.max(self.entry);
+        match next {
+            '(' | '[' | '{' => self.open += 1,
+            ')' | ']' | '}' => self.open = self.open.saturating_sub(1),
+            _ => {}
+        }
+        if self.open == 0 || (self.open == 1 && next == ',') {
+            self.entry = 0;
+        }
+        self.outside + self.longest
+    }
 }
 
 impl Flaw {
@@ -149,8 +184,9 @@ impl<'s> Scanner<'s> {
         let start = self.at;
         let mut depth = 0usize;
         let mut value_before = false;
+        let mut extent = Extent::default();
         while let Some(c) = self.peek() {
-            if self.at - start > MAX_EXPRESSION_BYTES {
+            if extent.reach(self.at - start, c) > MAX_EXPRESSION_BYTES {
                 return Err(Flaw::new(
                     start..self.at,
                     format!("an expression has at most {MAX_EXPRESSION_BYTES} bytes"),
