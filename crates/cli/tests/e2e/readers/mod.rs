@@ -3,6 +3,7 @@
 
 mod chain;
 mod dag;
+mod dag_settings;
 mod graph;
 mod pipeline;
 mod steps;
