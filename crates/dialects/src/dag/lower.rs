@@ -549,7 +549,7 @@ fn several_sources(id: &str, around: &str, several: &[&str], span: Span) -> Prob
 
 fn equals(names: &mut Names, on: &str, value: &Node) -> Expr {
     let literal = match &value.data {
-        Data::Scalar(Value::String(text)) => Value::from(text.as_str()).to_string(),
+        Data::Scalar(Value::String(text)) => crate::values::quote(text),
         Data::Scalar(value) => crate::values::literal(value).unwrap_or_else(|_| "none".to_owned()),
         Data::List(_) | Data::Map(_) => {
             let problem = Problem::error(value.span, "a case is compared with one value, not a list or a map");

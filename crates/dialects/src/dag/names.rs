@@ -361,7 +361,7 @@ impl Piece {
 
     fn in_expression(&self) -> String {
         match self {
-            Piece::Text(text) => Value::from(text.as_str()).to_string(),
+            Piece::Text(text) => crate::values::quote(text),
             Piece::Code(code) => format!("({code})"),
         }
     }

@@ -213,8 +213,10 @@ impl<'s> Scanner<'s> {
 
     /// Counts what makes the parser recurse.
     fn chain(&mut self, c: char, value_before: bool) -> Result<(), Flaw> {
+        // A negative number ends there: nothing can follow it in the same row.
+        let is_number = || self.rest()[1..].starts_with(|next: char| next.is_ascii_digit());
         match (c, self.word()) {
-            ('-', _) if !value_before => self.chained += 1,
+            ('-', _) if !value_before && !is_number() => self.chained += 1,
             ('*', _) if self.rest().starts_with("**") => self.chained += 1,
             (_, "not" | "else") => self.chained += 1,
             (_, "elif") => self.branches += 1,
@@ -450,6 +452,31 @@ mod tests {
         ] {
             assert_eq!(condition(source).unwrap().text, expected, "{source}");
         }
+    }
+
+    #[test]
+    fn only_what_can_be_deep_is_bounded() {
+        let check = |source: String, fits: bool| {
+            let shown = source.get(..40).unwrap_or(&source).to_owned();
+            assert_eq!(condition(&source).is_ok(), fits, "{shown}");
+        };
+        let entries = |of: &str| (0..2_000).map(|key| format!("'k{key}': {of}, ")).collect::<String>();
+        let sum = |length: usize| "1+".repeat(length / 2) + "1";
+        check(format!("{{{}}}", entries("steps.a.output")), true);
+        check(format!("[{}]", "steps.a.output, ".repeat(2_000)), true);
+        check(format!("{{{}}} if x else {{{}}}", entries("1"), entries("2")), true);
+        check(sum(8_000), true);
+        check(sum(9_000), false);
+        check(format!("{{{}}}", entries("x[-1]")), true);
+        check("-".repeat(65) + "1", true);
+        check("-".repeat(66) + "1", false);
+        check(format!("{{'a': {}, 'b': {}}}", sum(6_000), sum(6_000)), true);
+        check(format!("{{'a': {}}}", sum(9_000)), false);
+        check(format!("{{'a': {}}} + {}", sum(5_000), sum(5_000)), false);
+        // Side by side at the top only: what lies deeper may lie in one another.
+        check(format!("[[{}]]", "1, ".repeat(4_000)), false);
+        check("{'a': 1}+".repeat(1_000) + "1", true);
+        check("{'a': 1, 'b': 2}+".repeat(9_000) + "1", false);
     }
 
     #[test]

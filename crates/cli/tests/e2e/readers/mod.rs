@@ -7,4 +7,5 @@ mod dag_settings;
 mod graph;
 mod pipeline;
 mod steps;
+mod traps;
 mod views;
