@@ -59,7 +59,7 @@ fn parallel_agents_keep_their_tools_and_models_in_a_pipeline() {
         "
 agents:
   slow: { model: openai/gpt-4o, instruction: Be slow., toolsets: [{ type: filesystem, tools: [read_file] }] }
-  fast: { model: openai/gpt-4o-mini, instruction: Be fast., toolsets: [{ type: filesystem, tools: [list_directory] }] }
+  fast: { model: openai/gpt-4o-mini, instruction: Be fast., toolsets: [{ type: filesystem, tools: [list_files] }] }
 workflow:
   - { id: both, type: parallel, steps: [{ id: a, type: agent, name: slow }, { id: b, type: agent, name: fast }] }
 ",
