@@ -41,6 +41,7 @@ pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
         reader.personas(field, &mut personas);
     }
     let apps = top.get("apps").map(|field| reader.dag_apps(field, &mut personas)).unwrap_or_default();
+    let has_workflow = top.has("workflow") || !apps.is_empty();
     let mut around = Around {
         name: top.get("name").and_then(|field| reader.name(field)),
         description: top.get("description").and_then(|field| reader.text(field)),
@@ -58,7 +59,13 @@ pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
             reader.problems.push(problem.help("keep one of them"));
             field
         }
-        (None, None) => return Workflow::default(),
+        (None, None) => {
+            if !has_workflow {
+                let problem = Problem::error(root.span, "there is no workflow");
+                reader.problems.push(problem.help(format!("for example {}", keys::TOP.example)));
+            }
+            return Workflow::default();
+        }
     };
     reader.dag_workflow(workflow, &around, &personas)
 }

@@ -254,8 +254,9 @@ fn literal_text(text: &str) -> Result<String, &'static str> {
     Ok(quote(text))
 }
 
+/// Text in an expression. Braces in it are no reference, also where the expression is a condition.
 pub(crate) fn quote(text: &str) -> String {
-    Value::String(text.to_owned()).to_string()
+    Value::String(text.to_owned()).to_string().replace("{{", "\\u007b\\u007b")
 }
 
 /// The output of a step, as an expression.

@@ -117,6 +117,15 @@ impl Node {
         }
     }
 
+    /// Levels of lists and maps.
+    fn depth(&self) -> usize {
+        match &self.data {
+            Data::Scalar(_) => 0,
+            Data::List(items) => 1 + items.iter().map(Node::depth).max().unwrap_or(0),
+            Data::Map(entries) => 1 + entries.iter().map(|entry| entry.value.depth()).max().unwrap_or(0),
+        }
+    }
+
     pub(crate) fn weigh(&self) -> (usize, usize) {
         match &self.data {
             Data::Scalar(Value::String(text)) => (1, text.len()),
@@ -228,7 +237,20 @@ struct Frame {
 
 enum Shape {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, seen: HashSet<String>, key: Option<(String, Span, Value)> },
+    Map { entries: Vec<Entry>, seen: HashSet<String>, key: Option<Key>, merge: Option<Merge> },
+}
+
+/// What the next value in a map belongs to.
+enum Key {
+    Name(String, Span, Value),
+    /// `<<`, without quotes.
+    Merge(Span),
+}
+
+/// The maps behind `<<`, and before which entry their own come.
+struct Merge {
+    at: usize,
+    maps: Vec<Node>,
 }
 
 struct Tree<'t> {
@@ -295,6 +317,9 @@ impl<'t> Tree<'t> {
         let Some(node) = self.anchors.get(&anchor) else {
             return Err(self.refuse(range, "this alias stands inside its own anchor", "write the value out"));
         };
+        if self.frames.len() + node.depth() > MAX_DEPTH {
+            return Err(self.too_deep(range));
+        }
         let node = Node { span: self.span(range), ..node.clone() };
         self.weight = add(self.weight, node.weigh());
         self.check_weight(range)?;
@@ -310,13 +335,6 @@ impl<'t> Tree<'t> {
             (None, ScalarStyle::Plain) => plain(text),
             (None, _) => Value::String(text.to_owned()),
         };
-        if style == ScalarStyle::Plain && text == "<<" && self.expects_key() {
-            return Err(self.refuse(
-                range,
-                "merge keys (`<<`) are not supported",
-                "write the fields out where they are needed",
-            ));
-        }
         let span = match style {
             // The parser counts the space behind a closing quote to the text.
             ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => {
@@ -326,6 +344,9 @@ impl<'t> Tree<'t> {
             ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => self.span(range),
         };
         let node = Node { span, data: Data::Scalar(value) };
+        if style == ScalarStyle::Plain && tag.is_none() && text == "<<" && self.merges(span) {
+            return Ok(());
+        }
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -344,8 +365,7 @@ impl<'t> Tree<'t> {
             ));
         }
         if self.frames.len() >= MAX_DEPTH {
-            let message = format!("values are nested more than {MAX_DEPTH} levels deep");
-            return Err(self.refuse(range, &message, "move a part of it into a workflow of its own"));
+            return Err(self.too_deep(range));
         }
         self.weight = add(self.weight, (1, 0));
         self.check_weight(range)?;
@@ -360,7 +380,8 @@ impl<'t> Tree<'t> {
         let end = self.offset(range.end).max(frame.start);
         let data = match frame.shape {
             Shape::List(items) => Data::List(items),
-            Shape::Map { entries, .. } => Data::Map(entries),
+            Shape::Map { entries, seen, merge: Some(merge), .. } => Data::Map(merged(entries, seen, merge)),
+            Shape::Map { entries, merge: None, .. } => Data::Map(entries),
         };
         let node = Node { span: Span::new(frame.start, self.trim(frame.start, end)), data };
         if frame.anchor > 0 {
@@ -372,39 +393,43 @@ impl<'t> Tree<'t> {
     /// Puts a finished value where it belongs. `text` is that of a scalar, which may become a key.
     fn place(&mut self, node: Node, range: Range, text: Option<&str>) -> Step {
         let span = node.span;
-        if self.frames.len() > MAX_DEPTH {
-            return Ok(());
-        }
         let Some(frame) = self.frames.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };
         match &mut frame.shape {
             Shape::List(items) => items.push(node),
-            Shape::Map { entries, seen, key } => match key.take() {
-                Some((name, key_span, key_value)) => {
+            Shape::Map { entries, seen, key, merge } => match (key.take(), node.data) {
+                (Some(Key::Name(name, key_span, key_value)), data) => {
                     if seen.insert(name.clone()) {
-                        entries.push(Entry { key: name, key_span, key_value, value: node });
+                        entries.push(Entry { key: name, key_span, key_value, value: Node { span, data } });
                     } else {
                         self.problems.push(doubled(&name, key_span));
                     }
                 }
-                None => match (node.data, text) {
-                    (Data::Scalar(value), text) => {
-                        let name = match (&value, text) {
-                            (Value::String(name), _) => name.clone(),
-                            (_, Some(text)) => text.to_owned(),
-                            (other, None) => other.to_string(),
-                        };
-                        *key = Some((name, span, value));
-                    }
-                    (Data::List(_) | Data::Map(_), _) => {
-                        return Err(self.refuse(range, "a key must be text, not a list or a map", "write the key out"));
-                    }
+                (Some(Key::Merge(key_span)), _) if merge.is_some() => self.problems.push(doubled("<<", key_span)),
+                (Some(Key::Merge(_)), data) => match maps(Node { span, data }) {
+                    Some(maps) => *merge = Some(Merge { at: entries.len(), maps }),
+                    None => self.problems.push(no_map(span)),
                 },
+                (None, Data::Scalar(value)) => *key = Some(Key::Name(key_name(&value, text), span, value)),
+                (None, Data::List(_) | Data::Map(_)) => {
+                    return Err(self.refuse(range, "a key must be text, not a list or a map", "write the key out"));
+                }
             },
         }
         Ok(())
+    }
+
+    /// Is this the key `<<` of a map? Then what follows is merged into it.
+    fn merges(&mut self, span: Span) -> bool {
+        match self.frames.last_mut().map(|frame| &mut frame.shape) {
+            Some(Shape::Map { key: key @ None, .. }) => {
+                *key = Some(Key::Merge(span));
+                true
+            }
+            Some(Shape::Map { .. } | Shape::List(_)) | None => false,
+        }
     }
 
     fn expects_key(&self) -> bool {
@@ -420,6 +445,11 @@ impl<'t> Tree<'t> {
             return Err(self.refuse(range, "the text that aliases repeat is too large", "use fewer aliases"));
         }
         Ok(())
+    }
+
+    fn too_deep(&self, range: Range) -> Box<Problem> {
+        let message = format!("values are nested more than {MAX_DEPTH} levels deep");
+        self.refuse(range, &message, "move a part of it into a workflow of its own")
     }
 
     fn refuse_tag(&self, tag: &Tag, range: Range) -> Box<Problem> {
@@ -471,7 +501,41 @@ impl<'t> Tree<'t> {
 }
 
 fn map() -> Shape {
-    Shape::Map { entries: Vec::new(), seen: HashSet::new(), key: None }
+    Shape::Map { entries: Vec::new(), seen: HashSet::new(), key: None, merge: None }
+}
+
+fn key_name(value: &Value, text: Option<&str>) -> String {
+    match (value, text) {
+        (Value::String(name), _) => name.clone(),
+        (_, Some(text)) => text.to_owned(),
+        (other, None) => other.to_string(),
+    }
+}
+
+/// What `<<` may have: a map, or a list of maps.
+fn maps(node: Node) -> Option<Vec<Node>> {
+    let is_map = |node: &Node| matches!(node.data, Data::Map(_));
+    match node.data {
+        Data::Map(_) => Some(vec![node]),
+        Data::List(items) => items.iter().all(is_map).then_some(items),
+        Data::Scalar(_) => None,
+    }
+}
+
+/// The entries of a map with those that it does not give itself; of several maps, the first that has a key gives it.
+fn merged(mut entries: Vec<Entry>, mut seen: HashSet<String>, merge: Merge) -> Vec<Entry> {
+    let mut more = Vec::new();
+    for node in merge.maps {
+        if let Data::Map(found) = node.data {
+            more.extend(found.into_iter().filter(|entry| seen.insert(entry.key.clone())));
+        }
+    }
+    entries.splice(merge.at..merge.at, more);
+    entries
+}
+
+fn no_map(span: Span) -> Problem {
+    Problem::error(span, "`<<` takes a map or a list of maps").help("for example `<<: *name` or `<<: [*one, *other]`")
 }
 
 fn is_string_tag(tag: &Tag) -> bool {
@@ -557,6 +621,53 @@ mod tests {
         check("a: &x [*x]\n", "inside its own anchor", (1, 8));
         check("? [a]\n: b\n", "a key must be text", (1, 3));
         check("a: !secret b\n", "tags such as", (1, 4));
-        check("é: 1\n<<: { a: 1 }\n", "merge keys", (2, 1));
+        check("é: 1\n<<: 1\n", "`<<` takes a map", (2, 5));
+        check("a: &a { b: 1 }\n<<: [*a, 1]\n", "`<<` takes a map", (2, 5));
+        check("a: &a { b: 1 }\n<<: *a\n<<: *a\n", "`<<` is written twice", (3, 1));
+        check("a: &a { b: 1, <<: *a }\n", "inside its own anchor", (1, 19));
+        let nested = "[".repeat(40) + &"]".repeat(40);
+        check(&format!("a: &a {nested}\nb: &b {}\n", nested.replace("[]", "[*a]")), "levels deep", (2, 47));
+    }
+
+    #[test]
+    fn merge_keys_give_what_a_map_does_not_give_itself() {
+        let check = |text: &str, expected: &str| {
+            let value = parse(&source(&format!("- &a {{ x: 1, y: 2 }}\n- &b {{ y: 3, z: 4 }}\n- {text}\n"))).unwrap();
+            assert_eq!(value.to_value()[2].to_string(), expected, "{text}");
+        };
+        check("<<: *a", r#"{"x":1,"y":2}"#);
+        check("{ y: 9, <<: *a }", r#"{"y":9,"x":1}"#);
+        check("{ <<: *a, y: 9 }", r#"{"x":1,"y":9}"#);
+        check("<<: [*a, *b]", r#"{"x":1,"y":2,"z":4}"#);
+        check("<<: [*b, *a]", r#"{"y":3,"z":4,"x":1}"#);
+        check("<<: []", "{}");
+        check("{ <<: { <<: *b, y: 5 }, w: { <<: *a } }", r#"{"z":4,"y":5,"w":{"x":1,"y":2}}"#);
+        check("{ '<<': *a }", r#"{"<<":{"x":1,"y":2}}"#);
+        check("[<<, *a]", r#"["<<",{"x":1,"y":2}]"#);
+    }
+
+    #[test]
+    fn what_is_merged_keeps_its_place() {
+        let text = "a: &a { x: 1 }\nb:\n  <<: *a\n  y: 2\n";
+        let span = parse(&source(text)).unwrap().span_at("/b/x");
+        assert_eq!(&text[span.start as usize..span.end as usize], "1");
+    }
+
+    #[test]
+    fn what_is_merged_counts() {
+        let maps = |count: usize, of: &str| {
+            let entry = |number: usize| format!("k{number}: {{ <<: *{of} }}");
+            format!("{{ {} }}", (0..count).map(entry).collect::<Vec<_>>().join(", "))
+        };
+        let levels = ["a", "b", "c", "d", "e"].windows(2);
+        let lines: Vec<String> =
+            levels.map(|pair| format!("{}: &{} {}", pair[1], pair[1], maps(30, pair[0]))).collect();
+        let bomb = format!("a: &a {{ x: 1 }}\n{}\n", lines.join("\n"));
+        let problems = parse(&source(&bomb)).unwrap_err();
+        assert!(problems[0].message.contains("more than 200000 values"), "{problems:?}");
+
+        let long = format!("a: &a {{ x: {} }}\nb: {}\n", "y".repeat(100_000), maps(100, "a"));
+        let problems = parse(&source(&long)).unwrap_err();
+        assert!(problems[0].message.contains("text that aliases repeat"), "{problems:?}");
     }
 }

@@ -141,3 +141,30 @@ fn check_twin(path: &Path, source: &Source) -> Option<String> {
     let kept = std::fs::read_to_string(&twin).unwrap_or_default();
     (kept != text).then(|| format!("{} should be\n{text}", twin.display()))
 }
+
+/// A thousand lanes that meet in one node, before a cycle and in it.
+#[test]
+fn a_wide_join_keeps_its_plan() {
+    let node = |id: &str| format!(r#"{{ "id": "{id}", "config": {{ "agentId": "w" }} }}"#);
+    let lanes: Vec<String> = (0..1_000).map(|lane| format!("lane-{lane}")).collect();
+    let mut nodes: Vec<String> = lanes.iter().map(|lane| node(lane)).collect();
+    nodes.extend(["start", "join", "back"].map(node));
+    let edge = |from: &str, to: &str| format!(r#"{{ "from": "{from}", "to": "{to}" }}"#);
+    let mut edges: Vec<String> = lanes.iter().flat_map(|lane| [edge("start", lane), edge(lane, "join")]).collect();
+    edges.push(edge("join", "back"));
+    for cycle in [false, true] {
+        edges.extend(cycle.then(|| edge("back", "start")));
+        let text = format!(
+            r#"{{ "agents": {{ "w": {{ "model": "sim/x" }} }}, "nodes": [{}], "edges": [{}] }}"#,
+            nodes.join(", "),
+            edges.join(", ")
+        );
+        let source = Source { name: "wide.json".into(), text };
+        let loaded = read(&source, &Beside, &Options::default());
+        assert!(!has_errors(&loaded.problems), "{:?}", loaded.problems.first());
+        let native = Source { name: "wide.yaml".into(), text: convert(&source, &Beside, &Options::default()).unwrap() };
+        let again = read(&native, &Beside, &Options { format: Some(Format::Native), branch: None });
+        assert_eq!(again.plan.unwrap().nodes.len(), loaded.plan.unwrap().nodes.len());
+        assert!(!has_errors(&again.problems), "{:?}", again.problems.first());
+    }
+}

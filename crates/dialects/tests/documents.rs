@@ -1,14 +1,14 @@
 //! What people copy must work: every file in `examples/` and every whole file in `docs/file-format.md` loads and passes
-//! the checker without a word. Blocks that are only a part of a file are marked "yaml fragment".
+//! the checker without a word. What must be refused is in `corpus/bad`. Blocks that are only a part of a file are marked "yaml fragment".
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use relais_dialects::{Loader, json_schema, read};
-use relais_plan::Source;
+use relais_dialects::{Format, Loader, json_schema, read};
 use relais_plan::check::{World, check};
+use relais_plan::{Severity, Source};
 use serde_json::{Value, json};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -84,6 +84,31 @@ fn collect_keys(schema: &Value, keys: &mut BTreeSet<String>) {
         Value::Array(items) => items.iter().for_each(|item| collect_keys(item, keys)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
+}
+
+/// The first line of a bad file says what its error says.
+#[test]
+fn bad_files_of_every_format_are_refused() {
+    let mut failures = Vec::new();
+    for format in Format::ALL {
+        let word = if format == Format::Native { "" } else { format.word() };
+        let folder = format!("{}/corpus/bad/{word}", env!("CARGO_MANIFEST_DIR"));
+        let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.retain(|path| path.is_file());
+        assert!(!files.is_empty(), "{word}");
+        failures.extend(files.iter().filter_map(|file| accepted(file)));
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What was said instead.
+fn accepted(file: &Path) -> Option<String> {
+    let source = Source { name: file.display().to_string(), text: std::fs::read_to_string(file).unwrap() };
+    let expected = source.text.lines().next()?.strip_prefix("# error: ").unwrap();
+    let problems = read(&source, &Folder, &Default::default()).problems;
+    let mut errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    let found = errors.any(|problem| problem.message.contains(expected));
+    (!found).then(|| format!("{}: wanted {expected:?}, got {problems:#?}", file.display()))
 }
 
 #[test]

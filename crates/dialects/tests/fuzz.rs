@@ -57,7 +57,7 @@ fn check_as(text: &str, options: &Options) {
     }
     let Some(plan) = loaded.plan else { return };
     relais_plan::check::check(&plan, &Nowhere);
-    if !has_errors(&loaded.problems) && !plan.nodes.is_empty() {
+    if !has_errors(&loaded.problems) {
         converts(&source, &loader, options, &plan);
     }
 }

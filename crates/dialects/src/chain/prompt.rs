@@ -261,7 +261,7 @@ pub(super) fn output_of(id: &str) -> String {
 
 /// A text in an expression.
 pub(super) fn quoted(text: &str) -> String {
-    Value::String(text.to_owned()).to_string()
+    crate::values::quote(text)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::ops::Range;
 use relais_plan::{Problem, Problems, Source, Span};
 use serde_json::Value;
 
-use super::keys::DEPLOYMENT;
+use super::keys::{DEPLOYMENT, PROVIDER};
 use crate::Loader;
 use crate::native::keys::means_secret;
 use crate::yaml::{self, Data, Entry, Node};
@@ -484,10 +484,19 @@ impl Resolving<'_> {
         for entry in entries {
             match (snake_case(&entry.key).as_str(), &mut entry.value.data) {
                 (key, _) if DEPLOYMENT.contains(&key) => self.expansion.restore(&mut entry.value),
-                ("apps", Data::List(apps)) => apps.iter_mut().for_each(|app| self.level(app)),
+                ("apps" | "personas" | "agents", Data::List(apps)) => apps.iter_mut().for_each(|app| self.level(app)),
+                ("model", Data::Map(settings)) => settings.iter_mut().for_each(|setting| self.model(setting)),
                 ("app_config", _) => self.level(&mut entry.value),
                 _ => self.entry(entry),
             }
+        }
+    }
+
+    /// A setting of a model. How its provider is reached is not read here, and its key least of all.
+    fn model(&mut self, setting: &mut Entry) {
+        match PROVIDER.contains(&snake_case(&setting.key).as_str()) {
+            true => self.expansion.restore(&mut setting.value),
+            false => self.entry(setting),
         }
     }
 

@@ -192,6 +192,23 @@ pub(super) const DEPLOYMENT: &[&str] = &[
     "agent_discovery",
     "inter_agent_communication",
     "supports_streaming",
+    "data_tools_config",
+    "enable_embed_resolution",
+    "enable_artifact_content_instruction",
+    "artifact_handling_mode",
+];
+/// What says how a provider is reached: `relais.toml` and the environment do. Its variables are not looked up.
+pub(super) const PROVIDER: &[&str] = &[
+    "api_base",
+    "api_key",
+    "cache_strategy",
+    "parallel_tool_calls",
+    "oauth_token_url",
+    "oauth_client_id",
+    "oauth_client_secret",
+    "oauth_scope",
+    "oauth_ca_cert",
+    "oauth_token_refresh_buffer_seconds",
 ];
 /// What only a card or a registry would show.
 const CARDS: &[&str] = &["skills", "version", "default_input_modes", "default_output_modes"];
@@ -238,6 +255,9 @@ impl Reader<'_> {
                 TYPES.iter().filter(|(_, own)| own.contains(&key)).map(|(word, _)| *word).collect();
             match (key, elsewhere.as_slice()) {
                 ("output_key", _) => self.no_effect(field, "here", "it belongs to the branches of a fork"),
+                ("instruction", _) if word == "workflow" => {
+                    self.dag_passed_over(field, "a workflow is given its `input`, and nothing else");
+                }
                 (_, []) => self.problems.push(unknown_key(field, &what, &known)),
                 (_, words) => {
                     self.no_effect(field, &format!("on {what}"), &format!("it belongs to {}", words.join(", ")));
@@ -273,7 +293,11 @@ impl Reader<'_> {
 
     fn dag_known(&mut self, keys: &Keys<'_>, what: &str, known: &[&str]) {
         for (key, field) in keys.all().filter(|(key, _)| !known.contains(key)) {
-            let help = if DEPLOYMENT.contains(&key) {
+            let help = if what == MODEL.what && PROVIDER.contains(&key) && !is_credential(key, field) {
+                "how a provider is reached stands in relais.toml; its key comes from the environment"
+            } else if key == "max_call_depth" {
+                "workflows call one another at most 10 deep here"
+            } else if DEPLOYMENT.contains(&key) {
                 "it belongs to a deployment with a broker; a run here needs none"
             } else if CARDS.contains(&key) {
                 "it says nothing about how the workflow runs; every change of a file is a version of its own"
@@ -292,6 +316,12 @@ impl Reader<'_> {
             self.problems.push(Problem::warning(field.key_span, message).help(help));
         }
     }
+}
+
+/// Is the secret itself written there, and not just the variable that has it?
+fn is_credential(key: &str, field: Field<'_>) -> bool {
+    let names_variable = |text: &str| text.starts_with("${") && text.find('}') == Some(text.len() - 1);
+    crate::native::keys::means_secret(key) && !field.node.as_text().is_some_and(names_variable)
 }
 
 /// `maxItems` is `max_items`, and a second name is the first.

@@ -74,7 +74,10 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         personas: &'a Personas,
         settings: Settings,
     ) -> Lowering<'a, 'n, 'w> {
-        let names = Names::new(nodes.ids.clone());
+        let mut names = Names::new(nodes.ids.clone());
+        let loops = nodes.parts.iter().enumerate().filter(|(_, part)| matches!(part.shape, Shape::Loop { .. }));
+        names.loops = loops.map(|(number, _)| number).collect();
+        names.passes = nodes.passes();
         let links = Links { named: Vec::new(), after: Vec::new() };
         let (read, places) = (Vec::new(), Vec::new());
         let mut lowering = Lowering { reader, names, nodes, personas, settings, read, links, places };
@@ -92,6 +95,8 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         let mut named = Vec::with_capacity(self.nodes.parts.len());
         for number in 0..self.nodes.parts.len() {
             self.names.used.clear();
+            let around = |&node: &usize| self.nodes.parts[node].parent;
+            self.names.here = std::iter::successors(Some(number), around).collect();
             let read = self.translated(number);
             self.read.push(read);
             let read = std::mem::take(&mut self.names.used);
@@ -516,7 +521,9 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         lists.into_iter().map(|(when, list)| (when, self.sequence(&list))).collect()
     }
 
+    /// A value of the workflow's own.
     pub fn value(&mut self, node: &Node) -> Template {
+        self.names.here.clear();
         self.names.value(node)
     }
 }
@@ -531,7 +538,7 @@ fn several_sources(id: &str, around: &str, several: &[&str], span: Span) -> Prob
 
 fn equals(names: &mut Names, on: &str, value: &Node) -> Expr {
     let literal = match &value.data {
-        Data::Scalar(Value::String(text)) => Value::from(text.as_str()).to_string(),
+        Data::Scalar(Value::String(text)) => crate::values::quote(text),
         Data::Scalar(value) => crate::values::literal(value).unwrap_or_else(|_| "none".to_owned()),
         Data::List(_) | Data::Map(_) => {
             let problem = Problem::error(value.span, "a case is compared with one value, not a list or a map");

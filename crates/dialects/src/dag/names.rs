@@ -3,7 +3,7 @@
 //! A small lexer goes over the text, so that strings, quotes and everything else an expression holds survive. It knows
 //! which nodes there are and notes which of them were named; it knows nothing of where they run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use relais_plan::problem::nearest;
@@ -19,6 +19,8 @@ const WORDS: &[&str] =
     &["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "null", "True", "False", "None"];
 /// What can be read of a node.
 const PARTS: &[&str] = &["output", "outputs", "status", "error"];
+/// How many passes a loop has made, as the released form reads it.
+const PASSES: &str = ".output.iterations_completed";
 /// Looks for near names in one file; a file in which nothing fits must not cost the square of its size.
 const MAX_SEARCHES: usize = 50;
 /// Operands of one `coalesce` or `concat`.
@@ -27,6 +29,12 @@ const MAX_OPERANDS: usize = 30;
 pub(super) struct Names {
     /// Nodes by id.
     pub ids: HashMap<String, usize>,
+    /// Those among them whose passes are counted.
+    pub loops: HashSet<usize>,
+    /// By the only node of a loop, the loop with its id: from outside, its last pass is read.
+    pub passes: HashMap<usize, (usize, String)>,
+    /// The node that is read now, and those around it.
+    pub here: Vec<usize>,
     /// The nodes named since this was last taken.
     pub used: Vec<usize>,
     pub problems: Problems,
@@ -51,7 +59,15 @@ impl Source<'_> {
 
 impl Names {
     pub fn new(ids: HashMap<String, usize>) -> Names {
-        Names { ids, used: Vec::new(), problems: Vec::new(), searches: MAX_SEARCHES }
+        Names {
+            ids,
+            loops: HashSet::new(),
+            passes: HashMap::new(),
+            here: Vec::new(),
+            used: Vec::new(),
+            problems: Vec::new(),
+            searches: MAX_SEARCHES,
+        }
     }
 
     /// A condition or another expression, with or without braces around what it refers to.
@@ -253,7 +269,18 @@ impl Names {
             && part.is_some_and(|part| PARTS.contains(&part))
         {
             self.used.push(node);
+            if let Some((around, id)) = self.passes.get(&node)
+                && part == Some("output")
+                && !self.here.contains(around)
+            {
+                out.push_str(&format!("{}.output.results[-1]", native(id)));
+                return both;
+            }
             out.push_str(&native(word));
+            if self.loops.contains(&node) && follows.strip_prefix(PASSES).is_some_and(|rest| !goes_on(rest)) {
+                out.push_str(".output.count");
+                return at + word.len() + PASSES.len();
+            }
             return at + word.len();
         }
         match (word, part) {
@@ -311,6 +338,10 @@ impl Names {
     }
 }
 
+fn goes_on(rest: &str) -> bool {
+    rest.chars().next().is_some_and(|letter| !not_in_word(letter))
+}
+
 enum Piece {
     Text(String),
     Code(String),
@@ -330,7 +361,7 @@ impl Piece {
 
     fn in_expression(&self) -> String {
         match self {
-            Piece::Text(text) => Value::from(text.as_str()).to_string(),
+            Piece::Text(text) => crate::values::quote(text),
             Piece::Code(code) => format!("({code})"),
         }
     }
@@ -394,10 +425,13 @@ fn closing(text: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// `a if a is not none else (b if …)`.
+/// `a if a is defined and a is not none else (b if …)`: what an input does not have counts as null.
 fn coalesced(operands: &[String]) -> String {
     let Some((last, first)) = operands.split_last() else { return "none".to_owned() };
-    first.iter().rev().fold(last.clone(), |rest, operand| format!("({operand} if {operand} is not none else {rest})"))
+    let chosen = |rest: String, operand: &String| {
+        format!("({operand} if {operand} is defined and {operand} is not none else {rest})")
+    };
+    first.iter().rev().fold(last.clone(), chosen)
 }
 
 fn list(items: Vec<Template>) -> Template {
@@ -510,7 +544,8 @@ mod tests {
         check(
             &[a, b],
             "coalesce",
-            "(((steps.extract.output.a)) if ((steps.extract.output.a)) is not none else ((input.b)))",
+            "(((steps.extract.output.a)) if ((steps.extract.output.a)) is defined and ((steps.extract.output.a)) is not none \
+             else ((input.b)))",
         );
         check(&["ID-", a], "concat", "'' ~ (\"ID-\") ~ ((steps.extract.output.a))");
         check(&["x {{input.b}}"], "concat", "'' ~ (\"x \" ~ (input.b))");

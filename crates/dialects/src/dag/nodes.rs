@@ -273,6 +273,21 @@ impl Reader<'_> {
     }
 }
 
+impl Nodes<'_> {
+    /// The nodes that are all of a loop at the top, each with the loop.
+    pub fn passes(&self) -> HashMap<usize, (usize, String)> {
+        let mut passes = HashMap::new();
+        for (number, part) in self.parts.iter().enumerate() {
+            if let (Shape::Loop { body }, None) = (&part.shape, part.parent)
+                && let [only] = body.as_slice()
+            {
+                passes.insert(*only, (number, part.id.clone()));
+            }
+        }
+        passes
+    }
+}
+
 fn id_of(node: &Node) -> Option<&str> {
     let Data::Map(entries) = &node.data else { return None };
     entries.iter().find(|entry| entry.key == "id").and_then(|entry| entry.value.as_text())

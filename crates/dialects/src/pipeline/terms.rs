@@ -449,7 +449,7 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
 }
 
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    crate::values::quote(text)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-/// A longer expression is a mistake; it also bounds how deep the parser's tree can get.
+/// A longer expression is a mistake; it also bounds how deep the parser's tree can get. Of a map or a list that stands
+/// in nothing else only the longest entry counts: its entries lie side by side.
 const MAX_EXPRESSION_BYTES: usize = 8 * 1024;
 
 /// The parser calls itself for each of these in one expression (`not`, `-x`, `**`, `else`) or text (`elif`), without
@@ -21,6 +22,40 @@ pub struct Flaw {
     pub place: Range<usize>,
     pub message: String,
     pub help: Option<String>,
+}
+
+/// How much of an expression can lie within itself.
+#[derive(Default)]
+struct Extent {
+    /// Up to here it is measured.
+    at: usize,
+    /// Brackets that are open.
+    open: usize,
+    outside: usize,
+    entry: usize,
+    longest: usize,
+}
+
+impl Extent {
+    /// What was read up to here, before the token that begins with `next`.
+    fn reach(&mut self, at: usize, next: char) -> usize {
+        let read = at - self.at;
+        self.at = at;
+        match self.open {
+            0 => self.outside += read,
+            _ => self.entry += read,
+        }
+        self.longest = self.longest.max(self.entry);
+        match next {
+            '(' | '[' | '{' => self.open += 1,
+            ')' | ']' | '}' => self.open = self.open.saturating_sub(1),
+            _ => {}
+        }
+        if self.open == 0 || (self.open == 1 && next == ',') {
+            self.entry = 0;
+        }
+        self.outside + self.longest
+    }
 }
 
 impl Flaw {
@@ -149,8 +184,9 @@ impl<'s> Scanner<'s> {
         let start = self.at;
         let mut depth = 0usize;
         let mut value_before = false;
+        let mut extent = Extent::default();
         while let Some(c) = self.peek() {
-            if self.at - start > MAX_EXPRESSION_BYTES {
+            if extent.reach(self.at - start, c) > MAX_EXPRESSION_BYTES {
                 return Err(Flaw::new(
                     start..self.at,
                     format!("an expression has at most {MAX_EXPRESSION_BYTES} bytes"),
@@ -177,8 +213,10 @@ impl<'s> Scanner<'s> {
 
     /// Counts what makes the parser recurse.
     fn chain(&mut self, c: char, value_before: bool) -> Result<(), Flaw> {
+        // A negative number ends there: nothing can follow it in the same row.
+        let is_number = || self.rest()[1..].starts_with(|next: char| next.is_ascii_digit());
         match (c, self.word()) {
-            ('-', _) if !value_before => self.chained += 1,
+            ('-', _) if !value_before && !is_number() => self.chained += 1,
             ('*', _) if self.rest().starts_with("**") => self.chained += 1,
             (_, "not" | "else") => self.chained += 1,
             (_, "elif") => self.branches += 1,
@@ -414,6 +452,31 @@ mod tests {
         ] {
             assert_eq!(condition(source).unwrap().text, expected, "{source}");
         }
+    }
+
+    #[test]
+    fn only_what_can_be_deep_is_bounded() {
+        let check = |source: String, fits: bool| {
+            let shown = source.get(..40).unwrap_or(&source).to_owned();
+            assert_eq!(condition(&source).is_ok(), fits, "{shown}");
+        };
+        let entries = |of: &str| (0..2_000).map(|key| format!("'k{key}': {of}, ")).collect::<String>();
+        let sum = |length: usize| "1+".repeat(length / 2) + "1";
+        check(format!("{{{}}}", entries("steps.a.output")), true);
+        check(format!("[{}]", "steps.a.output, ".repeat(2_000)), true);
+        check(format!("{{{}}} if x else {{{}}}", entries("1"), entries("2")), true);
+        check(sum(8_000), true);
+        check(sum(9_000), false);
+        check(format!("{{{}}}", entries("x[-1]")), true);
+        check("-".repeat(65) + "1", true);
+        check("-".repeat(66) + "1", false);
+        check(format!("{{'a': {}, 'b': {}}}", sum(6_000), sum(6_000)), true);
+        check(format!("{{'a': {}}}", sum(9_000)), false);
+        check(format!("{{'a': {}}} + {}", sum(5_000), sum(5_000)), false);
+        // Side by side at the top only: what lies deeper may lie in one another.
+        check(format!("[[{}]]", "1, ".repeat(4_000)), false);
+        check("{'a': 1}+".repeat(1_000) + "1", true);
+        check("{'a': 1, 'b': 2}+".repeat(9_000) + "1", false);
     }
 
     #[test]

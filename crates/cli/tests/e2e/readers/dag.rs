@@ -8,12 +8,12 @@ use crate::home::{Home, Outcome};
 const PLAIN: &str = "personas: [{ agent_name: P, instruction: Do your work. Do it well. }]\n";
 
 /// A workflow with the one plain persona.
-fn plain(workflow: &str) -> String {
+pub(super) fn plain(workflow: &str) -> String {
     format!("{PLAIN}{workflow}")
 }
 
 /// Turns in which a node saves its output and marks it.
-fn gives(node: &str, output: Value) -> Vec<Value> {
+pub(super) fn gives(node: &str, output: Value) -> Vec<Value> {
     let name = format!("{node}_output.json");
     let save = json!([{ "tool": "save_artifact", "arguments": { "name": name, "content": output } }]);
     vec![
@@ -23,71 +23,71 @@ fn gives(node: &str, output: Value) -> Vec<Value> {
 }
 
 /// A node that gives up at once.
-fn fails(node: &str, message: &str) -> Vec<Value> {
+pub(super) fn fails(node: &str, message: &str) -> Vec<Value> {
     vec![turn(node, 0, says(&format!("«result:status=failure message={message}»")))]
 }
 
-fn says(text: &str) -> Value {
+pub(super) fn says(text: &str) -> Value {
     json!({ "text": text })
 }
 
-fn calls(tool: &str, arguments: Value) -> Value {
+pub(super) fn calls(tool: &str, arguments: Value) -> Value {
     json!({ "calls": [{ "tool": tool, "arguments": arguments }] })
 }
 
 /// What the model says to one node, the so manieth time.
-fn turn(node: &str, number: u32, mut answer: Value) -> Value {
+pub(super) fn turn(node: &str, number: u32, mut answer: Value) -> Value {
     answer["when"] = json!({ "turn": number, "model_saw": format!("as node '{node}'.") });
     answer
 }
 
-struct Project {
-    home: Home,
+pub(super) struct Project {
+    pub home: Home,
 }
 
 impl Project {
-    fn new(workflow: &str, turns: Vec<Vec<Value>>) -> Project {
+    pub fn new(workflow: &str, turns: Vec<Vec<Value>>) -> Project {
         let home = Home::new();
         home.file("flow.yaml", workflow);
         home.file("turns.json", &Value::Array(turns.concat()).to_string());
         Project { home }
     }
 
-    fn run(&self, input: Value) -> Outcome {
+    pub fn run(&self, input: Value) -> Outcome {
         self.home.file("input.json", &input.to_string());
         self.home.relais(&["run", "flow.yaml", "--model", "script/turns.json", "--input", "@input.json"])
     }
 
     /// Runs to a completed end; its output.
-    fn completes(&self, input: Value) -> Value {
+    pub fn completes(&self, input: Value) -> Value {
         self.run(input).expect(0).json()
     }
 
     /// The steps of the newest run by their ids, with how they ended.
-    fn ended(&self) -> Vec<(String, String)> {
+    pub fn ended(&self) -> Vec<(String, String)> {
         let trace = self.home.show();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         trace["steps"].as_array().unwrap().iter().map(|step| (text(&step["key"]), text(&step["status"]))).collect()
     }
 
-    fn status(&self, id: &str) -> String {
+    pub fn status(&self, id: &str) -> String {
         self.ended().into_iter().find(|(key, _)| key == id).map(|(_, status)| status).unwrap_or_default()
     }
 
-    fn step(&self, id: &str) -> Value {
+    pub fn step(&self, id: &str) -> Value {
         let trace = self.home.show();
         trace["steps"].as_array().unwrap().iter().find(|step| step["key"] == id).cloned().unwrap_or_default()
     }
 
     /// What a node's agent was told first, and the messages of its later calls.
-    fn heard(&self, id: &str) -> Vec<Value> {
+    pub fn heard(&self, id: &str) -> Vec<Value> {
         let step = self.step(id);
         let calls = step["calls"].as_array().cloned().unwrap_or_default();
         calls.into_iter().filter(|call| call["what"] == "model").map(|call| call["input"].clone()).collect()
     }
 
     /// The texts that a node's agent has seen, all in one.
-    fn seen(&self, id: &str) -> String {
+    pub fn seen(&self, id: &str) -> String {
         self.heard(id).iter().map(Value::to_string).collect()
     }
 }
@@ -100,7 +100,7 @@ fn refused(workflow: &str, parts: &[&str]) {
 }
 
 /// What a step was given: the artifact with its input.
-fn given(step: &Value) -> Value {
+pub(super) fn given(step: &Value) -> Value {
     let content = step["calls"][0]["input"]["content"].as_str().unwrap_or_default();
     serde_json::from_str(content).unwrap_or_default()
 }

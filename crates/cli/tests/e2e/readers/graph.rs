@@ -271,3 +271,22 @@ fn the_examples_run() {
         home.expect_status("completed");
     }
 }
+
+#[test]
+fn a_thousand_nodes_meet_in_one() {
+    let ids: Vec<String> = (0..1_000).map(|lane| format!("lane_{lane}")).collect();
+    let node = |id: &str| json!({ "id": id, "config": { "agentId": "w" } });
+    let mut nodes: Vec<Value> = ids.iter().map(|id| node(id)).collect();
+    // A run makes at most a thousand model calls.
+    let with = json!({ "name": "zero.json", "content": "zero" });
+    nodes[0] = json!({ "id": ids[0], "type": "tool", "config": { "tool": "save_artifact", "with": with } });
+    nodes.push(node("join"));
+    let edges: Vec<Value> = ids.iter().map(|id| json!({ "from": id, "to": "join" })).collect();
+    let home = Home::new();
+    let graph = json!({ "agents": { "w": { "model": "sim/x" } }, "nodes": nodes, "edges": edges });
+    home.file("wide.json", &graph.to_string());
+    let turns = json!([{ "when": { "model_saw": "lane_999" }, "text": "all of them" }, { "text": "one" }]);
+    home.file("turns.json", &turns.to_string());
+    let output = home.relais(&["run", "wide.json", "--model", "script/turns.json"]).expect(0).stdout;
+    assert!(output.contains("all of them"), "{output}");
+}

@@ -3,7 +3,9 @@
 
 mod chain;
 mod dag;
+mod dag_settings;
 mod graph;
 mod pipeline;
 mod steps;
+mod traps;
 mod views;

@@ -139,12 +139,10 @@ fn outputs_are_read_in_conditions_and_instructions() {
     assert_eq!(told.heard("b", "system"), "Mind true of {\"ok\":true}, not {{ this }}.");
     told.home.expect_failure("schema", &["a condition must be true or false, got a text \"perhaps\""]);
 
-    let number = format!(
-        "agents:\n  a: {{ model: openai/a, instruction: Be a., structured_output: {{ schema: {{ n: integer }} }} }}\n\
-         workflow:\n  - {{ type: agent, name: a }}\n\
-         \x20 - {{ id: c, type: condition, condition: \"{{{{ $steps.a.output.n }}}}\", true: [{{ goto: a }}] }}\n"
-    );
-    refused(&number, &["a condition is true or false, and `steps.a.output.n` is an integer"]);
+    let number = "agents:\n  a: { model: openai/a, instruction: Be a., structured_output: { schema: { n: integer } } }\n\
+         workflow:\n  - { type: agent, name: a }\n\
+         \x20 - { id: c, type: condition, condition: \"{{ $steps.a.output.n }}\", true: [{ goto: a }] }\n";
+    refused(number, &["a condition is true or false, and `steps.a.output.n` is an integer"]);
 }
 
 // keeps C-10
