@@ -349,9 +349,13 @@ fn a_tool_that_takes_too_long_shows_at_the_call_and_at_the_executor() {
     let failed = step(&trace, "b");
     let call = failed["calls"].as_array().unwrap().iter().find(|call| call["what"] == "tool").unwrap();
     let told = call["error"]["message"].as_str().unwrap();
-    assert!(call["status"] == "failed" && told.contains("ran longer than 1 s"), "{call:#}");
+    assert!(call["status"] == "timeout" && told.contains("ran longer than 1 s"), "{call:#}");
     let message = failed["error"]["message"].as_str().unwrap();
-    assert!(message.contains(&format!("the tool `run_python` had failed: tool: {told}")), "{message}");
+    assert!(message.contains(&format!("the tool `run_python` had failed: timeout: {told}")), "{message}");
+    let chain: Value =
+        serde_json::from_str(&home.relais(&["show", "--last", "--format", "chain"]).expect(0).stdout).unwrap();
+    let shown = &chain["executors"][1];
+    assert!(shown["status"] == "failed" && shown["tool_calls"][0]["status"] == "timeout", "{chain:#}");
 }
 
 #[test]
