@@ -48,6 +48,9 @@ pub struct StepTrace {
     /// `loop[7]/fetch`.
     pub path: String,
     pub key: String,
+    /// What people call it, where that is not its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub kind: String,
     /// How many blocks it is in, for indenting.
     pub depth: usize,
@@ -183,6 +186,7 @@ impl<'a> Writer<'a> {
             place: (scope, node),
             path,
             key: plan.key.clone(),
+            name: plan.other_name().map(str::to_owned),
             kind: plan.kind.clone(),
             depth,
             status: StepStatus::Running,
