@@ -378,6 +378,7 @@ fn nodes_have_states_and_times() {
     project.run(json!({ "x": 1 })).expect(1);
     let (ok, bad) = (project.step("ok"), project.step("bad"));
     assert_eq!((&ok["status"], &bad["status"]), (&json!("completed"), &json!("failed")));
+    assert_eq!(project.step("never")["status"], "skipped");
     let report = given(&project.step("report"));
     assert_eq!(report["states"], json!(["completed", "failed", "skipped"]));
     assert!(report["why"].as_str().unwrap_or_default().contains("down"), "{report}");
@@ -452,8 +453,12 @@ workflow:
     let check = |output: Value, taken: [&str; 2], states: [&str; 5]| {
         let turns =
             vec![gives("check", output), gives(taken[0], json!({ "a": 1 })), gives(taken[1], json!({ "b": 2 }))];
-        let output = Project::new(&workflow, turns).completes(json!({}));
+        let project = Project::new(&workflow, turns);
+        let output = project.completes(json!({}));
         assert_eq!(output, json!({ "routing": { "a": 1 }, "priority": { "b": 2 }, "states": states }));
+        for (node, state) in ["yes", "no", "urgent", "batch", "fallback"].into_iter().zip(states) {
+            assert_eq!(project.step(node)["status"], state, "{node}");
+        }
     };
     let (taken, not) = ("completed", "skipped");
     let first = json!({ "valid": false, "score": 95, "name": "O'Neil", "priority": "high" });
