@@ -56,14 +56,17 @@ fn names_and_descriptions_are_for_people() {
     let mut fetch = executor("fetch", "Fetch", json!({"x": "int"}));
     (fetch["name"], fetch["description"]) = (json!("Price Fetcher"), json!("Asks the shops."));
     let home = chain(&server, &[fetch]);
-    home.relais(&["plan", "chain.json"]).expect(0).says(&["fetch  Price Fetcher", "Asks the shops."]);
-    home.relais(&["graph", "chain.json"]).expect(0).says(&["Price Fetcher"]);
+    home.relais(&["plan", "chain.json"]).expect(0).prints(&["fetch  Price Fetcher", "Asks the shops."]);
+    home.relais(&["graph", "chain.json"]).expect(0).prints(&["Price Fetcher"]);
     home.relais(&["run", "chain.json"]).expect(0);
-    home.relais(&["show", "--last"]).expect(0).says(&["fetch  Price Fetcher"]);
+    home.relais(&["show", "--last"]).expect(0).prints(&["fetch  Price Fetcher"]);
     let shown = home.relais(&["show", "--last", "--format", "chain"]).expect(0).stdout;
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["executor_runs"][0]["executor_id"], "fetch");
     assert_eq!(shown["executor_runs"][0]["executor_name"], "Price Fetcher");
+    let db = rusqlite::Connection::open(home.database()).unwrap();
+    let name = "SELECT executor_name FROM workflow_executor_runs";
+    assert_eq!(db.query_row(name, [], |row| row.get::<_, String>(0)).unwrap(), "Price Fetcher");
     for received in server.received() {
         assert!(!received.body.to_string().contains("Asks the shops"), "{}", received.body);
     }

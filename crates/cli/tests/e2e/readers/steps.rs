@@ -75,10 +75,10 @@ fn names_and_descriptions_are_for_people() {
     two["generated_summary"] = json!("Puts a label on it.");
     let home = home(&server, &workflow(vec![one, two]));
     let plan = ["s1  Summarizer", "Makes it short.", "s2  Labeler", "Puts a label on it."];
-    home.relais(&["plan", "flow.json"]).expect(0).says(&plan);
-    home.relais(&["graph", "flow.json"]).expect(0).says(&["Summarizer", "Labeler"]);
+    home.relais(&["plan", "flow.json"]).expect(0).prints(&plan);
+    home.relais(&["graph", "flow.json"]).expect(0).prints(&["Summarizer", "Labeler"]);
     home.relais(&["run", "flow.json", "the mail"]).expect(0);
-    home.relais(&["show", "--last"]).expect(0).says(&["s1  Summarizer", "s2  Labeler"]);
+    home.relais(&["show", "--last"]).expect(0).prints(&["s1  Summarizer", "s2  Labeler"]);
     let shown = home.relais(&["show", "--last", "--format", "steps"]).expect(0).stdout;
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["step_instances"][1]["name"], "Labeler");
