@@ -367,6 +367,17 @@ fn edges_that_cannot_fit_are_refused_at_load() {
 }
 
 #[test]
+fn personas_are_described_to_people() {
+    let home = Home::new();
+    home.file(
+        "flow.yaml",
+        "personas: [{ agent_name: P, description: Knows the customers., instruction: Work., output_schema: { n: integer } }]
+workflow: { nodes: [{ id: a, agent_persona: P }] }",
+    );
+    home.relais(&["plan", "flow.yaml"]).expect(0).prints(&["described as Knows the customers."]);
+}
+
+#[test]
 fn nodes_have_states_and_times() {
     // keeps E-16, E-37
     let workflow = plain(

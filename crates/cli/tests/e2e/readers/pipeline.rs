@@ -139,12 +139,10 @@ fn outputs_are_read_in_conditions_and_instructions() {
     assert_eq!(told.heard("b", "system"), "Mind true of {\"ok\":true}, not {{ this }}.");
     told.home.expect_failure("schema", &["a condition must be true or false, got a text \"perhaps\""]);
 
-    let number = format!(
-        "agents:\n  a: {{ model: openai/a, instruction: Be a., structured_output: {{ schema: {{ n: integer }} }} }}\n\
-         workflow:\n  - {{ type: agent, name: a }}\n\
-         \x20 - {{ id: c, type: condition, condition: \"{{{{ $steps.a.output.n }}}}\", true: [{{ goto: a }}] }}\n"
-    );
-    refused(&number, &["a condition is true or false, and `steps.a.output.n` is an integer"]);
+    let number = "agents:\n  a: { model: openai/a, instruction: Be a., structured_output: { schema: { n: integer } } }\n\
+         workflow:\n  - { type: agent, name: a }\n\
+         \x20 - { id: c, type: condition, condition: \"{{ $steps.a.output.n }}\", true: [{ goto: a }] }\n";
+    refused(number, &["a condition is true or false, and `steps.a.output.n` is an integer"]);
 }
 
 // keeps C-10
@@ -348,4 +346,17 @@ fn the_examples_run_simulated() {
         home.relais(&["run", &file, "A note on tides", "--simulate", "--seed", "1"]).expect(0);
         home.expect_status("completed");
     }
+}
+
+#[test]
+fn people_see_names_and_descriptions() {
+    let home = Home::new();
+    home.file(
+        "flow.yaml",
+        "agents:\n  a: { model: sim/x, description: Writes drafts., instruction: Write. }\n\
+         workflow:\n  - { id: both, type: parallel, name: Two at once, steps: [{ type: agent, name: a }] }\n",
+    );
+    let shown = ["both  Two at once", "described as Writes drafts."];
+    home.relais(&["plan", "flow.yaml"]).expect(0).prints(&shown);
+    home.relais(&["graph", "flow.yaml"]).expect(0).prints(&["Two at once"]);
 }
