@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::{Deserialize, Serialize};
 
 /// Byte range in the source text; `0..0` means the file as a whole.
@@ -151,7 +151,7 @@ impl Source {
         let mut group = if problem.span == Span::default() {
             Group::with_title(level.primary_title(format!("{}: {}", self.name, problem.message)))
         } else {
-            self.snippet(Group::with_title(level.primary_title(problem.message.as_str())), problem.span)
+            self.snippet(level, problem)
         };
         if let Some(help) = &problem.help {
             group = group.element(Level::HELP.message(help.as_str()));
@@ -159,24 +159,24 @@ impl Source {
         vec![group]
     }
 
-    /// The lines of the span. Where that is too much, what is around its beginning.
-    fn snippet<'p>(&'p self, group: Group<'p>, span: Span) -> Group<'p> {
-        let marked = self.range(span);
-        let (line, column) = self.position(span.start);
+    /// The lines of the span. Where that is too much, what is around its beginning, with the place in the title.
+    fn snippet<'p>(&'p self, level: Level<'p>, problem: &'p Problem) -> Group<'p> {
+        let marked = self.range(problem.span);
+        let (line, column) = self.position(problem.span.start);
         let lines = self.line_start(marked.start)..self.line_end(marked.end);
         let snippet = |text: &Range<usize>, marked: Range<usize>| {
             let mark = AnnotationKind::Primary.span(marked.start - text.start..marked.end - text.start);
             Snippet::source(&self.text[text.clone()]).line_start(line).annotation(mark)
         };
         if lines.len() <= MAX_DRAWN_BYTES {
-            return group.element(snippet(&lines, marked).path(self.name.as_str()));
+            let title = level.primary_title(problem.message.as_str());
+            return title.element(snippet(&lines, marked).path(self.name.as_str()));
         }
         let from = self.text.ceil_char_boundary(marked.start.saturating_sub(BYTES_AROUND)).max(lines.start);
         let to = self.text.floor_char_boundary(marked.start + BYTES_AROUND).min(self.line_end(marked.start));
         let marked = marked.start..marked.end.min(to);
-        group
-            .element(Origin::path(self.name.as_str()).line(line).char_column(column))
-            .element(snippet(&(from..to), marked))
+        let title = format!("{}:{line}:{column}: {}", self.name, problem.message);
+        level.primary_title(title).element(snippet(&(from..to), marked))
     }
 
     fn line_start(&self, offset: usize) -> usize {
