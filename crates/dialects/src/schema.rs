@@ -187,6 +187,8 @@ fn common_key(key: &str) -> Value {
             "description": "Unique in the workflow; letters, digits, `_` and `-`. Without one, the position gives it.",
             "type": "string", "pattern": "^[\\p{L}\\p{N}_-]+$", "maxLength": 128,
         }),
+        "name" => name("What people call the step, in traces and drawings."),
+        "description" => text("What the step is for; shown by `relais plan`."),
         "needs" => refer("texts", "Steps of the same list that must have ended first; makes the list a DAG."),
         "run_if" => choice("Run whatever became of the steps under `needs`.", &["always"]),
         "when" => refer("expression", "False makes the step skipped."),
@@ -329,6 +331,7 @@ fn agent(key: &str) -> Value {
         "budget" => refer("budget", "Bounds of each step of this agent."),
         "max_tokens" => whole("Tokens of one answer at most.", 1),
         "temperature" => json!({ "description": "From 0 to 2.", "type": "number", "minimum": 0, "maximum": 2 }),
+        "description" => text("What the agent is for; people see it, its models do not."),
         "result_mark" => flag("The final text must carry a result mark."),
         _ => json!(false),
     }

@@ -148,6 +148,7 @@ fn exits(exits: &[(ExitWhen, Vec<Step>)]) -> Option<Doc> {
 fn agent(agent: &Agent) -> Doc {
     let default = Agent::default();
     let mut fields = Fields::default();
+    fields.some("description", agent.description.as_deref().map(Value::from));
     fields.some("model", names(&agent.models));
     fields.some("instructions", (agent.instructions != default.instructions).then(|| template(&agent.instructions)));
     fields.some("tools", (!agent.tools.is_empty()).then(|| json!(agent.tools)));

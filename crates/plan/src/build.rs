@@ -201,6 +201,8 @@ impl Lowering {
         self.list_of.push(place.list);
         self.nodes.push(Node {
             key: step.id.unwrap_or_default(),
+            name: step.name,
+            description: step.description,
             op: passing(),
             region: place.region,
             next: None,

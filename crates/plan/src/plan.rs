@@ -70,6 +70,11 @@ pub struct Region {
 pub struct Node {
     /// The step's id, unique in the workflow.
     pub key: String,
+    /// What people call the step, and what its author says about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     pub op: Op,
     pub region: RegionId,
     /// Where control goes when the node has ended; none ends the scope.
@@ -504,6 +509,9 @@ pub enum ExitWhen {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
+    /// For people; no model is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     /// `provider/model`, in fallback order; empty means the configured default.
     pub models: Vec<String>,
     /// The system message.
@@ -537,6 +545,7 @@ pub const DEFAULT_OUTPUT_RETRIES: u32 = 3;
 impl Default for Agent {
     fn default() -> Self {
         Agent {
+            description: None,
             models: Vec::new(),
             instructions: Template::Literal(Value::String(String::new())),
             tools: Vec::new(),
@@ -672,6 +681,13 @@ impl Fan {
             WaitFor::Lanes(lanes) => lanes.contains(&lane),
             WaitFor::All | WaitFor::Count(_) => true,
         }
+    }
+}
+
+impl Node {
+    /// What people call it, where that is not its id.
+    pub fn other_name(&self) -> Option<&str> {
+        self.name.as_deref().filter(|name| *name != self.key)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! It owns how problems look. It knows nothing of what they are about.
 
+use std::ops::Range;
+
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +82,20 @@ pub fn has_errors(problems: &[Problem]) -> bool {
     problems.iter().any(|p| p.severity == Severity::Error)
 }
 
+/// How many problems are drawn, and of how much text around one.
+const MAX_DRAWN: usize = 50;
+const MAX_DRAWN_BYTES: usize = 8 * 1024;
+const BYTES_AROUND: usize = 200;
+
+fn most_telling(problems: &[Problem]) -> Vec<&Problem> {
+    let mut drawn: Vec<&Problem> = problems.iter().collect();
+    if drawn.len() > MAX_DRAWN {
+        drawn.sort_by_key(|problem| problem.severity == Severity::Warning);
+        drawn.truncate(MAX_DRAWN);
+    }
+    drawn
+}
+
 /// Names are short; the bound keeps the quadratic distance cheap for text that is not a name.
 const MAX_NAME_CHARS: usize = 128;
 
@@ -110,10 +126,16 @@ impl Source {
         (line, column)
     }
 
-    /// The problems as a person reads them, with the offending text marked.
+    /// The problems as a person reads them, with the offending text marked. Of very many only the first are drawn,
+    /// errors before warnings: nobody reads on, and drawing costs time.
     pub fn render(&self, problems: &[Problem], color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
-        let shown: Vec<String> = problems.iter().map(|problem| renderer.render(&self.report(problem))).collect();
+        let drawn = most_telling(problems);
+        let left = problems.len() - drawn.len();
+        let mut shown: Vec<String> = drawn.into_iter().map(|p| renderer.render(&self.report(p))).collect();
+        if left > 0 {
+            shown.push(format!("and {left} more"));
+        }
         let mut text = shown.join("\n\n");
         if !text.is_empty() {
             text.push('\n');
@@ -129,9 +151,7 @@ impl Source {
         let mut group = if problem.span == Span::default() {
             Group::with_title(level.primary_title(format!("{}: {}", self.name, problem.message)))
         } else {
-            let marked = AnnotationKind::Primary.span(self.range(problem.span));
-            let snippet = Snippet::source(self.text.as_str()).path(self.name.as_str()).annotation(marked);
-            level.primary_title(problem.message.as_str()).element(snippet)
+            self.snippet(level, problem)
         };
         if let Some(help) = &problem.help {
             group = group.element(Level::HELP.message(help.as_str()));
@@ -139,8 +159,36 @@ impl Source {
         vec![group]
     }
 
+    /// The lines of the span. Where that is too much, what is around its beginning, with the place in the title.
+    fn snippet<'p>(&'p self, level: Level<'p>, problem: &'p Problem) -> Group<'p> {
+        let marked = self.range(problem.span);
+        let (line, column) = self.position(problem.span.start);
+        let lines = self.line_start(marked.start)..self.line_end(marked.end);
+        let snippet = |text: &Range<usize>, marked: Range<usize>| {
+            let mark = AnnotationKind::Primary.span(marked.start - text.start..marked.end - text.start);
+            Snippet::source(&self.text[text.clone()]).line_start(line).annotation(mark)
+        };
+        if lines.len() <= MAX_DRAWN_BYTES {
+            let title = level.primary_title(problem.message.as_str());
+            return title.element(snippet(&lines, marked).path(self.name.as_str()));
+        }
+        let from = self.text.ceil_char_boundary(marked.start.saturating_sub(BYTES_AROUND)).max(lines.start);
+        let to = self.text.floor_char_boundary(marked.start + BYTES_AROUND).min(self.line_end(marked.start));
+        let marked = marked.start..marked.end.min(to);
+        let title = format!("{}:{line}:{column}: {}", self.name, problem.message);
+        level.primary_title(title).element(snippet(&(from..to), marked))
+    }
+
+    fn line_start(&self, offset: usize) -> usize {
+        self.text[..offset].rfind('\n').map_or(0, |end| end + 1)
+    }
+
+    fn line_end(&self, offset: usize) -> usize {
+        self.text[offset..].find('\n').map_or(self.text.len(), |more| offset + more)
+    }
+
     /// The span as a range of whole characters inside the text, without the line ends after it.
-    fn range(&self, span: Span) -> std::ops::Range<usize> {
+    fn range(&self, span: Span) -> Range<usize> {
         let start = self.boundary(span.start);
         let end = self.boundary(span.end.max(span.start));
         let kept = self.text[start..end].trim_end_matches(['\n', '\r', ' ']).len();
@@ -202,6 +250,33 @@ mod tests {
         let text = source.render(&[Problem::warning(Span::default(), "no steps")], false);
         assert_eq!(text, "warning: flow.yaml: no steps\n");
         assert_eq!(source.render(&[], false), "");
+    }
+
+    #[test]
+    fn of_very_many_problems_the_first_errors_are_drawn() {
+        let source = Source { name: "f".into(), text: "steps: x\n".into() };
+        let mut problems: Vec<Problem> = (0..60).map(|n| Problem::warning(Span::new(0, 5), format!("w{n}."))).collect();
+        problems.extend((0..30).map(|n| Problem::error(Span::new(0, 5), format!("e{n}."))));
+        let text = source.render(&problems, false);
+        for (part, expected) in [("e0.", true), ("e29.", true), ("w19.", true), ("w20.", false)] {
+            assert_eq!(text.contains(part), expected, "{part} in\n{text}");
+        }
+        assert!(text.ends_with("and 40 more\n"), "{text}");
+        assert!(!source.render(&problems[..50], false).contains("more"));
+    }
+
+    #[test]
+    fn of_a_very_long_line_the_part_around_the_mark_is_drawn() {
+        let text = format!("a: 1\nb: [{}, wrong, {}]\nc: 2\n", "ü, ".repeat(100_000), "ü, ".repeat(100_000));
+        let at = text.find("wrong").unwrap();
+        let source = Source { name: "f".into(), text };
+        let drawn = source.render(&[Problem::error(Span::new(at, at + 5), "m")], false);
+        for part in ["f:2:300007", "2 |", "wrong", "^^^^^"] {
+            assert!(drawn.contains(part), "{part} in\n{drawn}");
+        }
+        assert!(drawn.len() < 1_000, "{drawn}");
+        let all = Problem::error(Span::new(5, source.text.len()), "m");
+        assert!(source.render(&[all], false).len() < 1_000);
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub struct Workflow {
 pub struct Step {
     /// Absent: made from the position, the same on every load.
     pub id: Option<String>,
+    /// What people call it, and what they say about it.
+    pub name: Option<String>,
+    pub description: Option<String>,
     /// What the author called it: `agent`, `if`, ...
     pub word: &'static str,
     pub kind: Kind,
@@ -134,6 +137,8 @@ impl Step {
     pub fn new(word: &'static str, kind: Kind, span: Span) -> Step {
         Step {
             id: None,
+            name: None,
+            description: None,
             word,
             kind,
             span,

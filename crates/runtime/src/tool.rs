@@ -20,7 +20,8 @@ pub trait Tool: Send + Sync {
     }
 
     /// One try, without a time limit of its own. A call that was sent and whose outcome is not known fails as
-    /// `uncertain`; [`crate::tools::Tools`] makes that `transport` where the call may simply be made again.
+    /// `uncertain`; [`crate::tools::Tools`] makes that `transport` where the call may simply be made again. One that
+    /// took too long and is known to be over fails as `timeout`.
     fn call<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<Returned, Failure>>;
 }
 

@@ -1,11 +1,13 @@
 //! The trace of a run: what each step did, call by call, with times, tokens and cost. A fold of the journal like
 //! everything shown of a run.
 
+pub(crate) mod unreached;
+
 use std::collections::HashMap;
 
 use relais_engine::rewind::step_path;
 use relais_engine::*;
-use relais_plan::{NodeId, Op};
+use relais_plan::{NodeId, Op, Plan};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,7 +35,8 @@ pub struct Trace {
     pub parent: Option<RunId>,
     /// Signals and takings-over, in order.
     pub signals: Vec<SignalTrace>,
-    /// In the order in which they began, each followed by what is inside it.
+    /// In the order in which they began, each followed by what is inside it. In a run that has ended, also those that
+    /// it never came to, where they are written.
     pub steps: Vec<StepTrace>,
     /// Failures that a policy let pass.
     pub tolerated: Vec<String>,
@@ -48,10 +51,14 @@ pub struct StepTrace {
     /// `loop[7]/fetch`.
     pub path: String,
     pub key: String,
+    /// What people call it, where that is not its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub kind: String,
     /// How many blocks it is in, for indenting.
     pub depth: usize,
     pub status: StepStatus,
+    /// 0 for a step that the run never came to.
     pub attempts: u32,
     pub started_at: Millis,
     pub ended_at: Option<Millis>,
@@ -178,11 +185,12 @@ impl<'a> Writer<'a> {
     fn begin(&mut self, scope: ScopeId, node: NodeId, at: Millis) -> usize {
         let plan = self.program.plan.node(node);
         let path = step_path(self.program, &self.run, scope, node);
-        let depth = path.matches('/').count() + self.inside(node);
+        let depth = path.matches('/').count() + inside(&self.program.plan, node);
         self.steps.push(StepTrace {
             place: (scope, node),
             path,
             key: plan.key.clone(),
+            name: plan.other_name().map(str::to_owned),
             kind: plan.kind.clone(),
             depth,
             status: StepStatus::Running,
@@ -199,10 +207,6 @@ impl<'a> Writer<'a> {
         });
         self.open.insert((scope, node), self.steps.len() - 1);
         self.steps.len() - 1
-    }
-
-    fn inside(&self, node: NodeId) -> usize {
-        std::iter::successors(self.program.plan.node(node).inside, |n| self.program.plan.node(*n).inside).count()
     }
 
     fn asked(&mut self, id: CommandId, place: (ScopeId, NodeId), command: &Command, at: Millis) {
@@ -324,6 +328,10 @@ impl<'a> Writer<'a> {
         let run = self.run;
         let row = summary(self.program, &run);
         let closed = run.closed.as_ref();
+        let steps = match run.ended_at.filter(|_| closed.is_some()) {
+            Some(at) => unreached::filled_in(&self.program.plan, nested(self.steps), at),
+            None => nested(self.steps),
+        };
         let tolerated = run.tolerated.iter().map(|(s, n)| step_path(self.program, &run, *s, *n)).collect();
         Trace {
             run: run.id(),
@@ -344,11 +352,16 @@ impl<'a> Writer<'a> {
             forked_from: self.forked_from,
             parent: run.opened.parent.as_ref().map(|p| p.run),
             signals: self.signals,
-            steps: nested(self.steps),
+            steps,
             tolerated,
             artifacts: artifacts(&run),
         }
     }
+}
+
+/// How many ifs and switches a step is in that have no scope of their own.
+fn inside(plan: &Plan, node: NodeId) -> usize {
+    std::iter::successors(plan.node(node).inside, |n| plan.node(*n).inside).count()
 }
 
 /// Which steps are inside which, by their positions.

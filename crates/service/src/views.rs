@@ -7,7 +7,7 @@ mod chain;
 mod dag;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod fixture;
+pub(crate) mod fixture;
 mod graph;
 mod pipeline;
 mod steps;
@@ -20,6 +20,7 @@ use relais_plan::time::format_instant;
 use relais_plan::{Call, Effect, Node, NodeId, Op, Plan};
 use serde_json::Value;
 
+use crate::trace::unreached::written;
 use crate::trace::{CallTrace, StepTrace, Trace};
 use crate::{Error, Service};
 
@@ -47,8 +48,8 @@ impl<'a> Shown<'a> {
     /// The steps that a person wrote and that were never begun.
     fn untouched(&self) -> impl Iterator<Item = (NodeId, &'a Node)> {
         let begun: HashSet<NodeId> = self.trace.steps.iter().map(|step| step.place.1).collect();
-        let nodes = self.plan.nodes.iter().enumerate().map(|(id, node)| (id as NodeId, node));
-        nodes.filter(move |(id, node)| !node.hidden && !begun.contains(id))
+        let never = written(self.plan).filter(move |id| !begun.contains(id));
+        never.map(|id| (id, self.plan.node(id)))
     }
 
     fn error_message(&self) -> Option<String> {
@@ -133,7 +134,11 @@ impl Service {
     /// A run in the words of a format; the native one is the trace itself.
     pub async fn view(&self, run: RunId, words: Format) -> Result<Value, Error> {
         let (program, entries, state) = self.load(run).await?;
-        let trace = self.traced(&program, &entries, run).await?;
+        let mut trace = self.traced(&program, &entries, run).await?;
+        if words != Format::Native {
+            // Each format has words of its own for what was never begun.
+            trace.steps.retain(|step| step.attempts > 0);
+        }
         let values = self.values_of(&trace).await?;
         let outputs = outputs(&program, &state, &trace, &values);
         let (input, output) = (plain(&trace.input, &values), trace.output.as_ref().map(|o| plain(o, &values)));

@@ -58,6 +58,9 @@ fn input(args: &Args, plan: &Plan) -> anyhow::Result<Option<Map<String, Value>>>
     Ok(Some(input).filter(|fields| !fields.is_empty()))
 }
 
+/// A name is a few words.
+const NAME_CHARS: usize = 120;
+
 struct View<'a> {
     plan: &'a Plan,
     definitions: &'a Definitions,
@@ -71,8 +74,12 @@ impl View<'_> {
         let mut text = format!("{}\n", self.paint.bold(&self.plan.name));
         let costs = Costs::of(self.plan, &self.definitions.models, self.model, &self.known);
         for (id, node) in self.plan.nodes.iter().enumerate().filter(|(_, node)| !node.hidden) {
-            text.push_str(&format!("\n{}  {}\n", self.paint.bold(&node.key), self.paint.dim(&node.kind)));
-            let mut lines = self.policies(node);
+            let name =
+                node.other_name().map(|name| format!("  {}", words::shorten(name, NAME_CHARS))).unwrap_or_default();
+            text.push_str(&format!("\n{}{name}  {}\n", self.paint.bold(&node.key), self.paint.dim(&node.kind)));
+            let mut lines: Vec<String> =
+                node.description.iter().map(|said| screen::for_terminal(said).to_string()).collect();
+            lines.extend(self.policies(node));
             lines.extend(self.work(&node.op));
             lines.extend(costs.step(id));
             lines.extend(node.next.map(|next| format!("then {}", self.name(next))));
@@ -174,6 +181,7 @@ impl View<'_> {
         };
         let mut lines =
             vec![format!("agent {name}: {models}, at most {}", words::counted(agent.max_turns as usize, "turn"))];
+        lines.extend(agent.description.iter().map(|said| format!("described as {}", screen::for_terminal(said))));
         if !agent.tools.is_empty() {
             let tools: Vec<String> = agent.tools.iter().map(|tool| self.tool(tool)).collect();
             lines.push(format!("tools {}", tools.join(", ")));

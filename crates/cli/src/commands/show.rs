@@ -122,8 +122,13 @@ fn status_word(word: &str, paint: Paint) -> String {
 
 fn branch(step: &StepTrace, paint: Paint) -> String {
     let indent = "  ".repeat(step.depth);
-    let ms = step.ended_at.map(|at| words::elapsed(step.started_at, at));
-    let mut line = format!("{indent}{} {}  {}", mark(step.status, paint), step.path, paint.dim(&step.kind));
+    // What was never begun took no time.
+    let ms = step.ended_at.filter(|_| step.attempts > 0).map(|at| words::elapsed(step.started_at, at));
+    let mut line = format!("{indent}{} {}", mark(step.status, paint), step.path);
+    if let Some(name) = &step.name {
+        line.push_str(&format!("  {}", words::shorten(name, LINE_CHARS)));
+    }
+    line.push_str(&format!("  {}", paint.dim(&step.kind)));
     let attempts = (step.attempts > 1).then(|| format!("{} attempts", step.attempts));
     let effort = Some(words::effort(ms, &step.usage)).filter(|e| !e.is_empty());
     let tolerated = step.tolerated.then(|| "tolerated".to_owned());

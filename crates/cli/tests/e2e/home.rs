@@ -221,6 +221,14 @@ impl Outcome {
         self
     }
 
+    /// The words that must stand in what was asked for.
+    pub fn prints(self, parts: &[&str]) -> Outcome {
+        for part in parts {
+            assert!(self.stdout.contains(part), "{part:?} in {self:#?}");
+        }
+        self
+    }
+
     /// The words that must have been said to the person.
     pub fn says(self, parts: &[&str]) -> Outcome {
         for part in parts {

@@ -1,7 +1,7 @@
 //! One executor: an agent and the step that runs it.
 //!
 //! - `executor_id`: the id of the step, of the agent, and in the name of the file of a large output
-//! - `name`, `description`: for people; `model` (default: the configured one), `tools` (names; an unknown one is an error)
+//! - `name`, `description`: of the step, for people; `model` (default: the configured one), `tools` (names; an unknown one is an error)
 //! - `system_prompt`, `iteration_hint` (appended to it as `Iteration hint: …`)
 //! - `output_schema`: JSON Schema or the shorthand; with a `loop`, of one pass
 //! - `loop`: see [`looping`](super::looping)
@@ -59,9 +59,8 @@ impl Chain {
 impl Reader<'_> {
     pub(super) fn executor(&mut self, node: &Node, chain: &mut Chain) -> Option<Step> {
         let fields = self.map(node, "an executor", KEYS, EXAMPLE)?;
-        for key in ["name", "description"] {
-            given(&fields, key).and_then(|field| self.text(field));
-        }
+        let name = self.said(&fields, "name");
+        let description = self.said(&fields, "description");
         let id = self.executor_id(&fields)?;
         let looping = given(&fields, "loop").and_then(|field| self.looping(field));
         let inner = looping.as_ref().map(|looping| chain.inner_id(&id, looping.word()));
@@ -85,7 +84,12 @@ impl Reader<'_> {
             step = self.looped(looping, step, &id, chain.previous.as_deref());
         }
         chain.previous = Some(id);
-        Some(step)
+        Some(Step { name, description, ..step })
+    }
+
+    /// Text for people, unless it is empty.
+    fn said(&mut self, fields: &Fields<'_>, key: &str) -> Option<String> {
+        given(fields, key).and_then(|field| self.text(field)).filter(|text| !text.trim().is_empty())
     }
 
     /// What a `for_each` gives is put together when it is read; there is no one row that holds it.

@@ -422,7 +422,8 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
 
     /// The persona at this node: the same model and tools, the node's own prompt and schemas.
     fn agent_of(&mut self, number: usize) -> Agent {
-        let Persona { instruction, models, temperature, max_tokens, mut tools, input, output } = self.persona(number);
+        let Persona { description, instruction, models, temperature, max_tokens, mut tools, input, output } =
+            self.persona(number);
         for tool in ARTIFACT_TOOLS {
             if !tools.iter().any(|known| known == tool) {
                 tools.push(tool.to_owned());
@@ -444,6 +445,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         };
         let instructions = prompt.template(&mut self.reader.problems);
         Agent {
+            description,
             models,
             instructions,
             tools,

@@ -16,6 +16,8 @@ use crate::yaml::{Data, Node};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Persona {
+    /// For people.
+    pub description: Option<String>,
     pub instruction: String,
     pub models: Vec<String>,
     pub temperature: Option<f64>,
@@ -87,9 +89,14 @@ impl Reader<'_> {
     fn described(&mut self, keys: &Keys<'_>) -> Persona {
         let card = keys.get("agent_card").and_then(|field| self.dag_keys(field.node, &keys::CARD));
         let on_card = card.as_ref().and_then(|card| card.get("description"));
-        let said = keys.get("instruction").or_else(|| keys.get("description")).or(on_card);
+        let description = keys.get("description").or(on_card).and_then(|field| self.text(field));
+        let instruction = match keys.get("instruction") {
+            Some(field) => self.text(field),
+            None => description.clone(),
+        };
         let mut persona = Persona {
-            instruction: said.and_then(|field| self.text(field)).unwrap_or_default(),
+            description,
+            instruction: instruction.unwrap_or_default(),
             tools: keys.get("tools").map(|field| self.persona_tools(field)).unwrap_or_default(),
             input: keys.get("input_schema").and_then(|field| self.schema(field)),
             output: keys.get("output_schema").and_then(|field| self.schema(field)),

@@ -26,7 +26,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Keys: `model` (one or a fallback order), `instructions`, `tools`, `input`, `output`, `max_turns`,
+    /// Keys: `description` (for people), `model` (one or a fallback order), `instructions`, `tools`, `input`, `output`, `max_turns`,
     /// `output_retries`, `budget`, `max_tokens`, `temperature`, `result_mark`.
     pub(crate) fn agent(&mut self, node: &Node) -> Agent {
         let default = Agent { span: node.span, ..Agent::default() };
@@ -34,6 +34,7 @@ impl Reader<'_> {
             return default;
         };
         Agent {
+            description: fields.get("description").and_then(|field| self.text(field)),
             models: fields.get("model").map(|field| self.texts(field)).unwrap_or_default(),
             instructions: fields.get("instructions").map_or(default.instructions, |field| self.prompt(field)),
             tools: fields.get("tools").map(|field| self.texts(field)).unwrap_or_default(),

@@ -32,8 +32,21 @@ pub(crate) const KINDS: &[KindKeys] = &[
 ];
 
 /// Keys that any step may have, except where its kind is `without`.
-pub(crate) const COMMON: &[&str] =
-    &["id", "needs", "run_if", "when", "retry", "timeout", "on_error", "budget", "undo", "on_missing", "output_key"];
+pub(crate) const COMMON: &[&str] = &[
+    "id",
+    "name",
+    "description",
+    "needs",
+    "run_if",
+    "when",
+    "retry",
+    "timeout",
+    "on_error",
+    "budget",
+    "undo",
+    "on_missing",
+    "output_key",
+];
 
 pub(crate) const TOP: &[&str] = &[
     "$schema",
@@ -62,6 +75,7 @@ pub(crate) const TOP: &[&str] = &[
 ];
 
 pub(crate) const AGENT: &[&str] = &[
+    "description",
     "model",
     "instructions",
     "tools",

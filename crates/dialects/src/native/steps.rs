@@ -1,7 +1,7 @@
 //! One step: which kind it is, which keys it may have, and the policies around what it does.
 //!
-//! A step is a map with exactly one kind key (`agent`, `tool`, `if`, …). On any step: `id`, `needs` (one id or a
-//! list), `run_if: always`, `when`, `retry`, `timeout`, `on_error`, `budget`, `undo` (a step), `on_missing: null`,
+//! A step is a map with exactly one kind key (`agent`, `tool`, `if`, …). On any step: `id`, `name` and `description` (for
+//! people), `needs` (one id or a list), `run_if: always`, `when`, `retry`, `timeout`, `on_error`, `budget`, `undo` (a step), `on_missing: null`,
 //! `output_key` (children of a parallel). A key stands only where it has an effect.
 
 use relais_plan::build::positional;
@@ -114,6 +114,8 @@ impl Reader<'_> {
 
     fn policies(&mut self, step: &mut Step, fields: &Fields<'_>, kind: &KindKeys, position: &str) {
         let get = |key: &str| fields.get(key).filter(|_| !kind.without.contains(&key));
+        step.name = get("name").and_then(|field| self.name(field));
+        step.description = get("description").and_then(|field| self.text(field));
         step.when = get("when").map(|field| self.expression(field));
         step.needs = get("needs").map(|field| self.names(field));
         step.run_if_always = get("run_if").is_some_and(|field| self.choice(field, &[("always", ())]).is_some());

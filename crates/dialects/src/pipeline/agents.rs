@@ -76,7 +76,8 @@ impl<'n> Staff<'n> {
         if let Some(field) = fields.get("toolsets") {
             agent.tools = self.toolsets(field, reader);
         }
-        let described = fields.get("description").filter(|field| reader.text(*field).is_some());
+        agent.description = fields.get("description").and_then(|field| reader.text(field));
+        let described = fields.get("description").filter(|_| agent.description.is_some());
         let instruction = fields.get("instruction").filter(|field| reader.text(*field).is_some());
         let dated = fields.get("add_date").and_then(|field| reader.flag(field)).unwrap_or_default();
         // An agent that is only described is told its description.

@@ -76,6 +76,7 @@ impl<'a, 'w, 'n> Lowering<'a, 'w, 'n> {
             What::Nothing => nothing(item.span),
         };
         made.id = Some(item.id.clone());
+        made.name = item.name.clone().filter(|name| *name != item.id);
         made.retry = item.retry.as_ref().map(|(retry, _)| retry.clone()).unwrap_or_default();
         made
     }

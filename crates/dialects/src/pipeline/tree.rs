@@ -31,6 +31,8 @@ pub(super) struct Tree<'n> {
 
 pub(super) struct Item<'n> {
     pub id: String,
+    /// What people call it beside its id.
+    pub name: Option<String>,
     /// The id that the step would have by its position.
     pub position: String,
     pub span: Span,
@@ -170,7 +172,7 @@ impl<'n> Reading<'_, '_, 'n> {
         let step = self.tree.items.len();
         let id = position.clone();
         let what = What::Nothing;
-        let item = Item { id, position, span: node.span, list, retry: None, what, is_named: false, depth };
+        let item = Item { id, name: None, position, span: node.span, list, retry: None, what, is_named: false, depth };
         self.tree.items.push(item);
         if let Some(fields) = self.reader.open_map(node, "a step", EXAMPLE) {
             self.fill(step, &fields);
@@ -290,17 +292,13 @@ impl<'n> Reading<'_, '_, 'n> {
         What::Parallel { children, on_failure }
     }
 
-    /// A condition or a block is called by its `name` where it has no id; beside an id it says nothing.
+    /// A condition or a block is called by its `name` where it has no id; beside an id it is for people.
     fn label(&mut self, step: usize, fields: &Fields<'n>, word: Field<'n>) {
         let name = fields.get("name").and_then(|field| self.reader.name(field).map(|name| (name, field.node.span)));
         let item = &mut self.tree.items[step];
         match name {
             Some((name, span)) if !item.is_named => (item.id, item.span, item.is_named) = (name, span, true),
-            Some((name, span)) if name != item.id => {
-                let message = format!("`name` has no effect beside `id`: the step is called `{}`", item.id);
-                self.reader.problems.push(Problem::warning(span, message).help("leave one of them out"));
-            }
-            Some(_) => {}
+            Some((name, _)) => item.name = Some(name),
             None if item.is_named => {}
             None => item.span = word.node.span,
         }

@@ -23,7 +23,7 @@ enum Type {
 const TYPES: &[(&str, Type)] =
     &[("custom_llm", Type::Llm), ("custom_agent", Type::Agent), ("stop_checker", Type::Checker)];
 const COMMON: &[&str] = &["uuid", "user_id", "name", "description", "type", "created_at", "updated_at"];
-const FACTS: &[&str] = &["user_id", "description", "generated_summary", "created_at", "updated_at"];
+const FACTS: &[&str] = &["user_id", "created_at", "updated_at"];
 const TOOL: &[&str] = &["enabled"];
 
 impl Type {
@@ -53,10 +53,23 @@ impl Reader<'_> {
         let Some(name) = self.step_name(&fields, kind) else { return Vec::new() };
         let span = given(&fields, "name").map_or(node.span, |field| field.node.span);
         let at = At { fields: &fields, position, listing, name: &name, span };
-        match kind {
+        let mut steps = match kind {
             Type::Llm | Type::Agent => vec![Step { id, ..self.model_step(&at, kind) }],
             Type::Checker => self.checker_step(&at, id),
+        };
+        let description = self.step_description(&fields);
+        if let Some(last) = steps.last_mut() {
+            (last.name, last.description) = (Some(name), description);
         }
+        steps
+    }
+
+    /// What its author says of the step, else what was made up for him.
+    fn step_description(&mut self, fields: &Fields<'_>) -> Option<String> {
+        let mut said =
+            |key: &str| given(fields, key).and_then(|field| self.text(field)).filter(|text| !text.is_empty());
+        let (written, generated) = (said("description"), said("generated_summary"));
+        written.or(generated)
     }
 
     fn step_type(&mut self, fields: &Fields<'_>) -> Option<Type> {

@@ -17,6 +17,8 @@ pub(super) fn list(steps: &[Step]) -> Doc {
 fn step(step: &Step) -> Doc {
     let mut fields = Fields::default();
     fields.some("id", step.id.as_deref().map(Value::from));
+    fields.some("name", step.name.as_deref().map(Value::from));
+    fields.some("description", step.description.as_deref().map(Value::from));
     fields.some("needs", step.needs.as_deref().map(name_list));
     fields.some("run_if", step.run_if_always.then(|| Value::from("always")));
     fields.some("when", step.when.as_ref().map(condition));

@@ -267,7 +267,7 @@ fn on_error() -> BoxedStrategy<StepError> {
 }
 
 type Policies = (
-    (Option<String>, Option<Expr>, Option<Vec<Name>>, bool, Option<String>),
+    (Option<String>, Option<Expr>, Option<Vec<Name>>, bool, Option<String>, Option<(String, String)>),
     (Option<Retry>, Option<u64>, StepError, Option<Budget>, bool),
 );
 
@@ -280,6 +280,7 @@ fn policies() -> BoxedStrategy<Policies> {
             option::weighted(0.1, vec(reference(), 0..3)),
             rare(0.1).prop_map(|it| it.is_some()),
             option::weighted(0.1, name()),
+            option::weighted(0.2, (name(), text())),
         ),
         (
             option::weighted(0.2, retry()),
@@ -296,10 +297,13 @@ fn policies() -> BoxedStrategy<Policies> {
 fn with_policies((word, kind): (&'static str, Kind), (who, what): Policies, undo: Option<Step>) -> Step {
     let keys = KINDS.iter().find(|keys| keys.word == word).unwrap();
     let may = |key: &str| !keys.without.contains(&key);
-    let (id, when, needs, run_if_always, output_key) = who;
+    let (id, when, needs, run_if_always, output_key, called) = who;
+    let (name, description) = called.unzip();
     let (retry, timeout_ms, on_error, budget, on_missing_null) = what;
     Step {
         id,
+        name,
+        description,
         when,
         needs,
         run_if_always,
@@ -328,7 +332,7 @@ fn step() -> BoxedStrategy<Step> {
 
 fn agent() -> BoxedStrategy<Agent> {
     let parts = (vec(name(), 0..3), prompt(), vec(name(), 0..3), option::of(schema()), option::of(schema()));
-    (parts, 28u32..32, budget(), option::of(1u32..9), option::of(0.0f64..2.0), any::<bool>())
+    (parts, 28u32..32, budget(), option::of(1u32..9), option::of(0.0f64..2.0), any::<bool>(), option::of(text()))
         .prop_map(
             |(
                 (models, instructions, tools, input, output),
@@ -337,8 +341,10 @@ fn agent() -> BoxedStrategy<Agent> {
                 max_tokens,
                 temperature,
                 result_mark,
+                description,
             )| {
                 Agent {
+                    description,
                     models,
                     instructions,
                     tools,

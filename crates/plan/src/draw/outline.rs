@@ -15,6 +15,7 @@ pub(super) struct Outline {
 
 pub(super) struct Item {
     pub node: NodeId,
+    /// What people call it, else its id.
     pub key: String,
     pub kind: String,
     /// What it does, in a few words.
@@ -105,7 +106,7 @@ impl Walk<'_> {
         let node = self.plan.node(id);
         let mut item = Item {
             node: id,
-            key: if node.hidden { String::new() } else { clean(&node.key) },
+            key: if node.hidden { String::new() } else { called(node) },
             kind: clean(&node.kind),
             detail: clean(&detail(node)),
             notes: notes(node).iter().map(|note| clean(note)).collect(),
@@ -172,12 +173,18 @@ impl Walk<'_> {
 
     fn lane(&mut self, lane: &crate::Lane) -> Block {
         let after = lane.after.iter().map(|&position| position as usize).collect();
-        Block { label: clean(&lane.key), after, items: self.sequence(lane.entry, None) }
+        let first = lane.entry.map(|entry| self.plan.node(entry)).filter(|node| node.key == lane.key);
+        let label = first.map_or_else(|| clean(&lane.key), called);
+        Block { label, after, items: self.sequence(lane.entry, None) }
     }
 
     fn leap(&self, label: &str, to: NodeId) -> Leap {
-        Leap { label: clean(label), to, key: clean(&self.plan.node(to).key) }
+        Leap { label: clean(label), to, key: called(self.plan.node(to)) }
     }
+}
+
+fn called(node: &Node) -> String {
+    clean(node.name.as_deref().unwrap_or(&node.key))
 }
 
 /// A group made only to give an if or switch its policies is drawn as that if or switch.

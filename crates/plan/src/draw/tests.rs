@@ -56,6 +56,22 @@ fn tree_of_a_dag() {
 }
 
 #[test]
+fn names_are_the_labels() {
+    let mut plan = plan(&dag());
+    for node in plan.nodes.iter_mut().filter(|node| node.key == "first") {
+        node.name = Some("Look & see".into());
+    }
+    assert!(
+        text(&plan).contains("└─ Look & see  agent") && text(&plan).contains("after Look & see"),
+        "{}",
+        text(&plan)
+    );
+    assert!(mermaid(&plan).contains("Look #38; see"), "{}", mermaid(&plan));
+    assert!(svg(&plan).contains("Look &amp; see"), "{}", svg(&plan));
+    assert!(!mermaid(&plan).contains("first"));
+}
+
+#[test]
 fn flowchart_of_everything() {
     assert_snapshot!(mermaid(&plan(&everything())));
 }

@@ -175,22 +175,28 @@ impl Default for CallLimits {
 async fn perform(tool: &dyn Tool, call: ToolCall<'_>, limits: CallLimits) -> Result<Returned, Failure> {
     let name = &tool.spec().name;
     let effect = limits.effect.unwrap_or_else(|| tool.effect(call.arguments));
-    let late = |_| Failure::new(ErrorKind::Timeout, format!("{name} took longer than {}", shown(limits.timeout)));
-    let outcome = tokio::time::timeout(limits.timeout, tool.call(call)).await.map_err(late);
-    outcome.and_then(|answer| answer).map_err(|failure| settled(failure, effect))
+    match tokio::time::timeout(limits.timeout, tool.call(call)).await {
+        Ok(answer) => answer.map_err(|failure| settled(failure, effect)),
+        Err(_) => Err(late(format!("{name} took longer than {}", shown(limits.timeout)), effect)),
+    }
 }
 
-/// A call of unknown outcome is `uncertain` only where a second one would do harm.
+/// A call of unknown outcome is `uncertain` only where a second one would do harm. A tool that says `timeout` itself
+/// has seen to it that its work is over, so that stands.
 fn settled(failure: Failure, effect: Effect) -> Failure {
     match (failure.kind, effect) {
         (ErrorKind::Uncertain, Effect::Read | Effect::Idempotent) => {
             Failure::new(ErrorKind::Transport, failure.message)
         }
-        (ErrorKind::Timeout, Effect::Once) => {
-            let text = format!("{}; it may or may not have done its work", failure.message);
-            Failure::new(ErrorKind::Uncertain, text)
-        }
         _ => failure,
+    }
+}
+
+/// A call that was given up without a word from the tool.
+fn late(message: String, effect: Effect) -> Failure {
+    match effect {
+        Effect::Read | Effect::Idempotent => Failure::new(ErrorKind::Timeout, message),
+        Effect::Once => Failure::new(ErrorKind::Uncertain, format!("{message}; it may or may not have done its work")),
     }
 }
 
@@ -253,6 +259,7 @@ mod tests {
             Box::pin(async move {
                 match call.arguments["act"].as_str().unwrap() {
                     "hang" => std::future::pending().await,
+                    "stop" => Err(Failure::new(ErrorKind::Timeout, "stopped after 1 s")),
                     "lose" => Err(Failure::new(ErrorKind::Uncertain, "lost")),
                     "tell" => Err(Failure::new(ErrorKind::Tool, "it is tell-tale-heart")),
                     _ => {
@@ -292,6 +299,7 @@ mod tests {
         check("hang", None, ErrorKind::Uncertain).await;
         check("hang", Some(Effect::Read), ErrorKind::Timeout).await;
         check("hang", Some(Effect::Idempotent), ErrorKind::Timeout).await;
+        check("stop", None, ErrorKind::Timeout).await;
         check("lose", None, ErrorKind::Uncertain).await;
         check("lose", Some(Effect::Idempotent), ErrorKind::Transport).await;
         let late = call("actor", json!({"act": "hang"}), Some(Effect::Read)).await.unwrap_err();

@@ -100,10 +100,12 @@ async fn prepare(call: &ToolCall<'_>, code: String) -> Result<(PathBuf, String),
     Ok((folder.await?, shown))
 }
 
-/// The code is known to be gone, so this is the code's failure and nothing uncertain.
+/// The code is known to be gone, so nothing of this is uncertain.
 fn stopped(error: &process::Error, time_s: u64) -> Failure {
     match error {
-        process::Error::TimedOut { .. } => wrong(format!("the code ran longer than {time_s} s and was stopped")),
+        process::Error::TimedOut { .. } => {
+            Failure::new(ErrorKind::Timeout, format!("the code ran longer than {time_s} s and was stopped"))
+        }
         process::Error::TooMuchOutput { stream, bytes, .. } => wrong(format!(
             "the code wrote more than {bytes} bytes to {stream} and was stopped; write to a file instead"
         )),

@@ -179,6 +179,9 @@ fn is_executor(plan: &Plan, id: NodeId) -> bool {
 }
 
 fn name(node: &Node) -> &str {
+    if let Some(name) = &node.name {
+        return name;
+    }
     match call_of(node).map(|call| &call.task) {
         Some(Task::Agent { .. }) => agent_of(node).unwrap_or(&node.key),
         Some(Task::Tool { tool, .. }) => tool,
@@ -263,6 +266,20 @@ mod tests {
             assert_eq!(view.pointer(path), Some(&expected), "{path} in {view:#}");
         }
         assert_eq!(view["executor_results"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn executors_go_by_their_names() {
+        let plan = plan(
+            "name: flow\nagents: { a: { model: sim/x, instructions: hi } }\n\
+             steps: [{ id: one, name: Fetcher, agent: a }, { id: two, agent: a }, { id: three, name: Last, agent: a }]\n",
+        );
+        let step = |key: &str| step(&plan, key, StepStatus::Completed, json!(1));
+        let trace = trace(RunStatus::Failed, vec![step("one"), step("two")]);
+        let view = view(&shown(&plan, &trace));
+        for (number, expected) in [(0, "Fetcher"), (1, "a"), (2, "Last")] {
+            assert_eq!(view["executor_runs"][number]["executor_name"], expected);
+        }
     }
 
     #[test]

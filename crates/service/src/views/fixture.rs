@@ -31,6 +31,7 @@ pub fn step(plan: &Plan, path: &str, status: StepStatus, output: Value) -> StepT
         place: (0, node),
         path: path.into(),
         key: key.into(),
+        name: plan.node(node).other_name().map(str::to_owned),
         kind: plan.node(node).kind.clone(),
         depth: path.matches('/').count(),
         status,

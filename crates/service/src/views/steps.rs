@@ -52,6 +52,10 @@ fn kind(shown: &Shown<'_>, node: &Node) -> Option<&'static str> {
     }
 }
 
+fn name(node: &Node) -> &str {
+    node.name.as_deref().or_else(|| agent_of(node)).unwrap_or(&node.key)
+}
+
 /// The name of the link to the definition.
 fn link(kind: &str) -> &'static str {
     match kind {
@@ -72,6 +76,7 @@ fn instance(shown: &Shown<'_>, seen: &Seen<'_, '_>, visit: u32) -> Value {
         "user_id": shown.trace.user,
         "workflow_instance_uuid": shown.trace.run,
         link(kind): step.key,
+        "name": name(seen.node),
         "status": word(step.status),
         "started_at": instant(step.started_at),
         "finished_at": step.ended_at.map(instant),
@@ -97,6 +102,7 @@ fn untouched(shown: &Shown<'_>, node: &Node, kind: &str, ended: bool) -> Value {
         "user_id": shown.trace.user,
         "workflow_instance_uuid": shown.trace.run,
         link(kind): node.key,
+        "name": name(node),
         "status": status.word(),
         "started_at": null,
         "finished_at": null,

@@ -75,6 +75,7 @@ SELECT r.run_id || '/' || v.position AS id, r.run_id, r.user, v.*,
     coalesce(json_extract(r.plan_body, '$.nodes[' || v.node || '].key'), 'node ' || v.node) AS step,
     json_extract(r.plan_body, '$.nodes[' || v.node || '].op') AS op,
     json_extract(r.plan_body, '$.nodes[' || v.node || '].op.call.task') AS task,
+    json_extract(r.plan_body, '$.nodes[' || v.node || '].name') AS called,
     r.plan_body, r.opened,
     v.outcome ->> '$.status' AS status,
     v.outcome -> '$.output.value' AS output_value,
@@ -126,7 +127,7 @@ FROM journal_runs;
 
 CREATE VIEW workflow_executor_runs AS
 SELECT id, run_id, run_id AS workflow_run_id, step AS executor_id,
-    coalesce(task ->> '$.agent.agent', task ->> '$.tool.tool', task ->> '$.workflow.workflow', step) AS executor_name,
+    coalesce(called, task ->> '$.agent.agent', task ->> '$.tool.tool', task ->> '$.workflow.workflow', step) AS executor_name,
     input AS input_data, NULL AS input_ref, substr(input, 1, 200) AS input_summary,
     coalesce(model, opened ->> '$.mode.model',
         (SELECT a.value ->> '$.models[0]' FROM json_each(plan_body, '$.agents') a

@@ -14,7 +14,7 @@ fn plan() -> Document {
             {"key": "write", "op": {"call": {"task": {"agent": {"agent": "writer"}}}}, "region": 0, "kind": "agent"},
             {"key": "fetch", "op": {"call": {"task": {"tool": {"tool": "http.get", "with": {}}}}}, "region": 0, "kind": "tool"},
             {"key": "check", "op": {"choose": {"arms": [], "other": null}}, "region": 0, "kind": "if", "hidden": true},
-            {"key": "send", "op": {"call": {"task": {"tool": {"tool": "mail.send", "with": {}}}}}, "region": 0, "kind": "tool"},
+            {"key": "send", "name": "Mailer", "op": {"call": {"task": {"tool": {"tool": "mail.send", "with": {}}}}}, "region": 0, "kind": "tool"},
         ],
         "agents": {"writer": {"models": ["sim/one"], "instructions": {"literal": "Write."}}},
     });
@@ -129,7 +129,7 @@ async fn views_tell_what_the_journal_tells() {
                 {"executor_id": "fetch", "executor_name": "http.get", "model": null, "tools_used": "[\"http.get\"]",
                     "status": "failed", "structured_output": null, "total_tokens": 0, "prompt_tokens": 0,
                     "completion_tokens": 0, "duration_ms": 1, "error_message": "no answer in 5 s", "retry_count": 0},
-                {"executor_id": "send", "executor_name": "mail.send", "model": null, "tools_used": "[]",
+                {"executor_id": "send", "executor_name": "Mailer", "model": null, "tools_used": "[]",
                     "status": "skipped", "structured_output": null, "total_tokens": null, "prompt_tokens": null,
                     "completion_tokens": null, "duration_ms": null, "error_message": null, "retry_count": 0},
             ]),

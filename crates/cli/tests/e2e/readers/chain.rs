@@ -49,6 +49,30 @@ fn the_examples_run_as_they_are_written() {
 }
 
 #[test]
+fn names_and_descriptions_are_for_people() {
+    // keeps A-01, A-29
+    let server = ModelServer::start();
+    server.always(Behaviour::say(r#"{"x": 1}"#));
+    let mut fetch = executor("fetch", "Fetch", json!({"x": "int"}));
+    (fetch["name"], fetch["description"]) = (json!("Price Fetcher"), json!("Asks the shops."));
+    let home = chain(&server, &[fetch]);
+    home.relais(&["plan", "chain.json"]).expect(0).prints(&["fetch  Price Fetcher", "Asks the shops."]);
+    home.relais(&["graph", "chain.json"]).expect(0).prints(&["Price Fetcher"]);
+    home.relais(&["run", "chain.json"]).expect(0);
+    home.relais(&["show", "--last"]).expect(0).prints(&["fetch  Price Fetcher"]);
+    let shown = home.relais(&["show", "--last", "--format", "chain"]).expect(0).stdout;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["executor_runs"][0]["executor_id"], "fetch");
+    assert_eq!(shown["executor_runs"][0]["executor_name"], "Price Fetcher");
+    let db = rusqlite::Connection::open(home.database()).unwrap();
+    let name = "SELECT executor_name FROM workflow_executor_runs";
+    assert_eq!(db.query_row(name, [], |row| row.get::<_, String>(0)).unwrap(), "Price Fetcher");
+    for received in server.received() {
+        assert!(!received.body.to_string().contains("Asks the shops"), "{}", received.body);
+    }
+}
+
+#[test]
 fn outputs_reach_the_next_prompt() {
     // keeps A-05, A-06, A-07, A-08, A-09
     let server = ModelServer::start();
@@ -349,9 +373,13 @@ fn a_tool_that_takes_too_long_shows_at_the_call_and_at_the_executor() {
     let failed = step(&trace, "b");
     let call = failed["calls"].as_array().unwrap().iter().find(|call| call["what"] == "tool").unwrap();
     let told = call["error"]["message"].as_str().unwrap();
-    assert!(call["status"] == "failed" && told.contains("ran longer than 1 s"), "{call:#}");
+    assert!(call["status"] == "timeout" && told.contains("ran longer than 1 s"), "{call:#}");
     let message = failed["error"]["message"].as_str().unwrap();
-    assert!(message.contains(&format!("the tool `run_python` had failed: tool: {told}")), "{message}");
+    assert!(message.contains(&format!("the tool `run_python` had failed: timeout: {told}")), "{message}");
+    let chain: Value =
+        serde_json::from_str(&home.relais(&["show", "--last", "--format", "chain"]).expect(0).stdout).unwrap();
+    let shown = &chain["executor_runs"][1];
+    assert!(shown["status"] == "failed" && shown["tool_calls"][0]["status"] == "timeout", "{chain:#}");
 }
 
 #[test]

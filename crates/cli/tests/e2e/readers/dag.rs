@@ -258,7 +258,7 @@ workflow: { nodes: [{ id: a, agent_persona: P, retry_strategy: { limit: 3, backo
         project.run(json!({})).expect(1);
         project.home.expect_failure("refused", &["Customer validation failed: invalid email"]);
         assert_eq!(project.heard("a").len(), 1);
-        assert!(project.step("b").is_null());
+        assert_eq!(project.status("b"), "skipped");
     }
 }
 
@@ -367,6 +367,17 @@ fn edges_that_cannot_fit_are_refused_at_load() {
 }
 
 #[test]
+fn personas_are_described_to_people() {
+    let home = Home::new();
+    home.file(
+        "flow.yaml",
+        "personas: [{ agent_name: P, description: Knows the customers., instruction: Work., output_schema: { n: integer } }]
+workflow: { nodes: [{ id: a, agent_persona: P }] }",
+    );
+    home.relais(&["plan", "flow.yaml"]).expect(0).prints(&["described as Knows the customers."]);
+}
+
+#[test]
 fn nodes_have_states_and_times() {
     // keeps E-16, E-37
     let workflow = plain(
@@ -378,6 +389,7 @@ fn nodes_have_states_and_times() {
     project.run(json!({ "x": 1 })).expect(1);
     let (ok, bad) = (project.step("ok"), project.step("bad"));
     assert_eq!((&ok["status"], &bad["status"]), (&json!("completed"), &json!("failed")));
+    assert_eq!(project.step("never")["status"], "skipped");
     let report = given(&project.step("report"));
     assert_eq!(report["states"], json!(["completed", "failed", "skipped"]));
     assert!(report["why"].as_str().unwrap_or_default().contains("down"), "{report}");
@@ -452,8 +464,12 @@ workflow:
     let check = |output: Value, taken: [&str; 2], states: [&str; 5]| {
         let turns =
             vec![gives("check", output), gives(taken[0], json!({ "a": 1 })), gives(taken[1], json!({ "b": 2 }))];
-        let output = Project::new(&workflow, turns).completes(json!({}));
+        let project = Project::new(&workflow, turns);
+        let output = project.completes(json!({}));
         assert_eq!(output, json!({ "routing": { "a": 1 }, "priority": { "b": 2 }, "states": states }));
+        for (node, state) in ["yes", "no", "urgent", "batch", "fallback"].into_iter().zip(states) {
+            assert_eq!(project.step(node)["status"], state, "{node}");
+        }
     };
     let (taken, not) = ("completed", "skipped");
     let first = json!({ "valid": false, "score": 95, "name": "O'Neil", "priority": "high" });
@@ -491,7 +507,7 @@ workflow:
     project.run(json!({})).expect(1);
     project.home.expect_failure("refused", &["no data"]);
     assert_eq!((project.status("both"), project.status("b")), ("failed".into(), "completed".into()));
-    assert!(project.step("next").is_null());
+    assert_eq!(project.status("next"), "skipped");
     let project = Project::new(
         &fork("wait_for: [a]"),
         vec![gives("a", json!({ "n": 1 })), slow(), gives("next", json!({ "ok": 1 }))],

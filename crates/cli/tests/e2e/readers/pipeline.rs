@@ -347,3 +347,16 @@ fn the_examples_run_simulated() {
         home.expect_status("completed");
     }
 }
+
+#[test]
+fn people_see_names_and_descriptions() {
+    let home = Home::new();
+    home.file(
+        "flow.yaml",
+        "agents:\n  a: { model: sim/x, description: Writes drafts., instruction: Write. }\n\
+         workflow:\n  - { id: both, type: parallel, name: Two at once, steps: [{ type: agent, name: a }] }\n",
+    );
+    let shown = ["both  Two at once", "described as Writes drafts."];
+    home.relais(&["plan", "flow.yaml"]).expect(0).prints(&shown);
+    home.relais(&["graph", "flow.yaml"]).expect(0).prints(&["Two at once"]);
+}

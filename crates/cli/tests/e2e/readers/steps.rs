@@ -65,6 +65,25 @@ fn saying(texts: &[&str]) -> ModelServer {
     server
 }
 
+// keeps B-03
+#[test]
+fn names_and_descriptions_are_for_people() {
+    let server = saying(&["said", "said"]);
+    let mut one = llm("s1", "Summarizer", "Summarize <<trigger_output>>");
+    one["description"] = json!("Makes it short.");
+    let mut two = llm("s2", "Labeler", "Label <<step_output.s1>>");
+    two["generated_summary"] = json!("Puts a label on it.");
+    let home = home(&server, &workflow(vec![one, two]));
+    let plan = ["s1  Summarizer", "Makes it short.", "s2  Labeler", "Puts a label on it."];
+    home.relais(&["plan", "flow.json"]).expect(0).prints(&plan);
+    home.relais(&["graph", "flow.json"]).expect(0).prints(&["Summarizer", "Labeler"]);
+    home.relais(&["run", "flow.json", "the mail"]).expect(0);
+    home.relais(&["show", "--last"]).expect(0).prints(&["s1  Summarizer", "s2  Labeler"]);
+    let shown = home.relais(&["show", "--last", "--format", "steps"]).expect(0).stdout;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["step_instances"][1]["name"], "Labeler");
+}
+
 // keeps B-01, B-02, B-03, B-10, B-11, B-12
 #[test]
 fn outputs_go_where_the_prompt_names_them() {
