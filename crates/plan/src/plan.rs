@@ -146,6 +146,13 @@ pub struct Call {
     pub output_schema: Option<Schema>,
 }
 
+impl Call {
+    /// A call that is given nothing and whose output is not checked.
+    pub fn new(task: Task) -> Call {
+        Call { task, input: None, input_schema: None, input_as: None, output_schema: None }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
@@ -607,6 +614,14 @@ pub struct Trigger {
     pub input: Value,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub filter: Value,
+}
+
+impl Trigger {
+    /// A trigger with the defaults of everything but what it fires on.
+    pub fn new(on: TriggerOn) -> Trigger {
+        let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
+        Trigger { on, timezone: None, overlap, catch_up, input: Value::Null, filter: Value::Null }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

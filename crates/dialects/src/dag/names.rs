@@ -11,7 +11,8 @@ use relais_plan::template::escaped;
 use relais_plan::{Expr, Problem, Problems, Span, Template};
 use serde_json::Value;
 
-use crate::values::content_span;
+use crate::normal::{list, map};
+use crate::values::{content_span, step_of};
 use crate::yaml::{Data, Node};
 
 /// Words of the expression language, and literals.
@@ -253,7 +254,7 @@ impl Names {
             && part.is_some_and(|part| PARTS.contains(&part))
         {
             self.used.push(node);
-            out.push_str(&native(word));
+            out.push_str(&step_of(word));
             return at + word.len();
         }
         match (word, part) {
@@ -370,14 +371,6 @@ fn not_in_word(letter: char) -> bool {
     !(letter.is_alphanumeric() || letter == '_')
 }
 
-/// How an expression names a step.
-pub(super) fn native(id: &str) -> String {
-    match id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
-        true => format!("steps.{id}"),
-        false => format!("steps[{}]", Value::from(id)),
-    }
-}
-
 /// Where the braces that were opened before are closed, texts in quotes passed over.
 fn closing(text: &str, from: usize) -> Option<usize> {
     let mut quote = None;
@@ -398,24 +391,6 @@ fn closing(text: &str, from: usize) -> Option<usize> {
 fn coalesced(operands: &[String]) -> String {
     let Some((last, first)) = operands.split_last() else { return "none".to_owned() };
     first.iter().rev().fold(last.clone(), |rest, operand| format!("({operand} if {operand} is not none else {rest})"))
-}
-
-fn list(items: Vec<Template>) -> Template {
-    let literals: Option<Vec<Value>> = items.iter().map(literal).collect();
-    literals.map_or(Template::List(items), |values| Template::Literal(Value::Array(values)))
-}
-
-fn map(fields: Vec<(String, Template)>) -> Template {
-    let pairs: Option<serde_json::Map<String, Value>> =
-        fields.iter().map(|(key, field)| Some((key.clone(), literal(field)?))).collect();
-    pairs.map_or(Template::Map(fields), |pairs| Template::Literal(Value::Object(pairs)))
-}
-
-fn literal(template: &Template) -> Option<Value> {
-    match template {
-        Template::Literal(value) => Some(value.clone()),
-        Template::Ref(_) | Template::Text(_) | Template::List(_) | Template::Map(_) => None,
-    }
 }
 
 #[cfg(test)]
@@ -446,7 +421,7 @@ mod tests {
             "{{extract.output.s}} == \"it's extract.output.x\"",
             "{{steps.extract.output.s}} == \"it's extract.output.x\"",
         );
-        check("{{validate-it.output.x}} - 1 > 0", "{{steps.validate-it.output.x}} - 1 > 0");
+        check("{{validate-it.output.x}} - 1 > 0", "{{steps[\"validate-it\"].output.x}} - 1 > 0");
         check(
             "not {{extract.output.a}} and {{extract.output.b}} is not none",
             "not {{steps.extract.output.a}} and {{steps.extract.output.b}} is not none",

@@ -139,12 +139,10 @@ fn outputs_are_read_in_conditions_and_instructions() {
     assert_eq!(told.heard("b", "system"), "Mind true of {\"ok\":true}, not {{ this }}.");
     told.home.expect_failure("schema", &["a condition must be true or false, got a text \"perhaps\""]);
 
-    let number = format!(
-        "agents:\n  a: {{ model: openai/a, instruction: Be a., structured_output: {{ schema: {{ n: integer }} }} }}\n\
-         workflow:\n  - {{ type: agent, name: a }}\n\
-         \x20 - {{ id: c, type: condition, condition: \"{{{{ $steps.a.output.n }}}}\", true: [{{ goto: a }}] }}\n"
-    );
-    refused(&number, &["a condition is true or false, and `steps.a.output.n` is an integer"]);
+    let number = "agents:\n  a: { model: openai/a, instruction: Be a., structured_output: { schema: { n: integer } } }\n\
+         workflow:\n  - { type: agent, name: a }\n\
+         \x20 - { id: c, type: condition, condition: \"{{ $steps.a.output.n }}\", true: [{ goto: a }] }\n";
+    refused(number, &["a condition is true or false, and `steps.a.output.n` is an integer"]);
 }
 
 // keeps C-10
@@ -201,7 +199,9 @@ fn a_failed_child_fails_the_workflow_at_once() {
         _ => Behaviour::status(400),
     });
     assert!(!told.order().contains(&"c".to_owned()));
-    told.home.expect_status("failed");
+    let trace = told.home.expect_status("failed");
+    let silent = trace["steps"].as_array().unwrap().iter().find(|step| step["key"] == "a").unwrap();
+    assert_eq!(silent["status"], "cancelled", "it was not waited for: {silent:#}");
 }
 
 fn bounded(settings: &str) -> String {
@@ -285,6 +285,9 @@ fn steps_and_blocks_are_retried() {
     let none = format!("{}workflow: [{{ type: agent, name: a }}, {{ type: agent, name: b }}]\n", agents(&["a", "b"]));
     let told = run(&none, 1, |_, _| Behaviour::html(200));
     assert_eq!(told.order(), ["a"], "no retry unless it is asked for");
+    let other = none.replace("name: a }", "name: a, retry: { max_attempts: 2, on: [timeout, rate_limit] } }");
+    let told = run(&other, 1, |_, _| Behaviour::html(200));
+    assert_eq!(told.order(), ["a"], "nor for other errors than those that are named");
 }
 
 // keeps C-29
