@@ -258,6 +258,9 @@ fn a_large_output_is_a_file_that_the_next_executor_can_read() {
             }
         }
     });
+    let mut elsewhere = executor("a", "A", json!({"list": ["str"]}));
+    elsewhere["output_ref"] = json!({"type": "kb"});
+    chain(&server, &[elsewhere]).relais(&["validate", "chain.json"]).expect(2).says(&["no knowledge store"]);
     let mut second = executor("b", "See <<<$previous_output>>>", json!({"ok": "bool"}));
     second["tools"] = json!(["read_file"]);
     let home = chain(&server, &[executor("a", "A", json!({"list": ["str"]})), second]);
@@ -291,6 +294,10 @@ fn schedules_in_words_are_understood_or_refused() {
         let native = home.relais(&["convert", "s.json"]).expect(0).stdout;
         assert!(native.contains(expected), "{expected} in {native}");
     }
+    // Told of a failure and not of success: as in the native format, where nothing is said.
+    home.file("s.json", &spec(json!({})));
+    let native = home.relais(&["convert", "s.json"]).expect(0).stdout;
+    assert!(!native.contains("notify") && !native.contains("triggers"), "{native}");
     for (more, expected) in [
         (json!({"schedule_type": "recurring", "cron_expression": "now and then"}), "schedules that are understood"),
         (json!({"schedule_type": "recurring"}), "needs `cron_expression`"),

@@ -261,7 +261,7 @@ fn modes_and_schedules_become_triggers() {
     let home = Home::new();
     home.file("flow.json", &branched());
     let triggers = |branch: &str| home.relais(&["convert", "flow.json", "--branch", branch]).expect(0).stdout;
-    assert!(triggers("broken").contains("daily@09:00") && triggers("branch_3").contains("continuous"));
+    assert!(triggers("broken").contains("09:00") && triggers("branch_3").contains("continuous"));
     assert!(!triggers("side").contains("triggers"));
     for mode in [json!("one_time"), json!(null)] {
         assert!(!converted(mode, json!(null)).expect(0).stdout.contains("triggers"));
