@@ -16,7 +16,7 @@ const WORKLOADS_ALONE: [&str; 6] = ["W1", "W2", "W3", "W5", "W6", "W7"];
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Handed to relais-bench as they are, for example `engine` or `load`; nothing means the limits and all workloads
+    /// Handed to relais-bench as they are, for example `W2`, `load` or `edges`; nothing means the limits and all workloads
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }

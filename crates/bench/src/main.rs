@@ -1,9 +1,10 @@
 //! Our adapter of the side-by-side benchmark: `relais-bench <workload> [json-params]` over the real engine, the real
 //! SQLite store with `synchronous=FULL` and the real model client. `relais-bench limits` prints the bare baseline,
-//! `relais-bench load` what loading files costs.
+//! `relais-bench load` what loading files costs, `relais-bench edges` what checking a value and finding one costs.
 //!
 //! The protocol: `@begin` and `@end` around the timed phase, a line on standard input after each, then `@result {…}`.
 
+mod edges;
 mod limits;
 mod load;
 mod protocol;
@@ -25,6 +26,7 @@ fn main() -> Result<()> {
     match args.work.as_str() {
         "limits" => return limits::print(&protocol::folder()),
         "load" => return load::print(&args),
+        "edges" => return edges::print(&args),
         _ => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
@@ -44,7 +46,7 @@ async fn measure(args: &Args) -> Result<()> {
         "W5" => waiting(args, &rig).await,
         "W6" => cold(&rig).await,
         "W7" => growth(args, &rig, &stamps).await,
-        other => bail!("there is no workload {other}; W1 to W7, limits or load"),
+        other => bail!("there is no workload {other}; W1 to W7, limits, load or edges"),
     }
 }
 

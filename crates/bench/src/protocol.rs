@@ -16,8 +16,7 @@ impl Args {
     pub fn read() -> Result<Args> {
         let mut words = std::env::args().skip(1);
         let work = words.next().context("usage: relais-bench W1..W7|limits|load [JSON]")?;
-        let mut parameters =
-            json!({ "steps": 100, "runs": 1000, "branches": 1000, "conc": 16, "nodes": 1000, "rounds": 15 });
+        let mut parameters = json!({ "steps": 100, "runs": 1000, "branches": 1000, "conc": 16, "nodes": 1000, "records": 1000, "rounds": 15 });
         match work.as_str() {
             "W2" => parameters["steps"] = json!(10),
             "W4" => (parameters["runs"], parameters["conc"]) = (json!(200), json!(64)),

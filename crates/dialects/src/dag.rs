@@ -15,7 +15,7 @@ mod personas;
 mod prompt;
 
 use relais_plan::step::Workflow;
-use relais_plan::{ExitWhen, Limits, Problem, Span};
+use relais_plan::{ExitWhen, LaneFailure, Limits, Problem, Span};
 
 use crate::fields::Field;
 use crate::reader::Reader;
@@ -201,7 +201,9 @@ impl Reader<'_> {
         let steps = lowering.top();
         workflow.exits = lowering.exits(exits);
         workflow.output = keys.get("output_mapping").map(|field| lowering.value(field.node));
-        workflow.steps = if fails_fast || steps.len() < 2 { steps } else { lowering.drained(steps) };
+        // A failed node lets the others finish, unless the file says otherwise.
+        workflow.on_step_failure = if fails_fast || steps.len() < 2 { LaneFailure::Cancel } else { LaneFailure::Drain };
+        workflow.steps = steps;
         lowering.finish();
     }
 

@@ -10,7 +10,7 @@
 //! - `budget`, `timeout`, `inline_limit` (`64k`), `large_values`, `shutdown_timeout`: bounds of a run
 //! - `agents`, `tools`, `mcp`: what the steps use
 //! - `steps`: the list of steps; `on_exit`: a list, or `always`/`success`/`failure`/`cancel` with a list each
-//! - `on_failure`: `fail`, `partial` or `undo`; `on_tool_drift`: `warn` or `fail`
+//! - `on_failure`: `fail`, `partial` or `undo`; `on_step_failure`: `cancel`, `drain` or `collect`; `on_tool_drift`: `warn` or `fail`
 //! - `triggers`, `notify`: checked here, used by the server
 
 mod agents;
@@ -25,7 +25,7 @@ pub(crate) use steps::article;
 pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;
 
 use relais_plan::step::{Step, Workflow};
-use relais_plan::{ExitWhen, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};
+use relais_plan::{ExitWhen, LaneFailure, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};
 
 use crate::fields::{Field, Fields};
 use crate::reader::Reader;
@@ -61,6 +61,7 @@ impl Reader<'_> {
             notify: fields.get("notify").map(|field| self.notify(field)).unwrap_or_default(),
             ..Workflow::default()
         };
+        workflow.on_step_failure = self.step_failure(fields, &workflow.steps);
         workflow.triggers = fields.get("triggers").map(|field| self.triggers(field)).unwrap_or_default();
         workflow.agents = std::mem::take(&mut self.agents);
         workflow
@@ -130,6 +131,19 @@ impl Reader<'_> {
     fn run_failure(&mut self, fields: &Fields<'_>) -> RunFailure {
         let words = [("fail", RunFailure::Fail), ("partial", RunFailure::Partial), ("undo", RunFailure::Undo)];
         fields.get("on_failure").and_then(|field| self.choice(field, &words)).unwrap_or_default()
+    }
+
+    /// It is about steps that run at the same time, so it needs a top level that is a DAG.
+    fn step_failure(&mut self, fields: &Fields<'_>, steps: &[Step]) -> LaneFailure {
+        let Some(field) = fields.get("on_step_failure") else { return LaneFailure::default() };
+        if steps.iter().all(|step| step.needs.is_none()) {
+            self.no_effect(
+                field,
+                "where no step has `needs`",
+                "steps that run one after the other end with the first failure",
+            );
+        }
+        self.lane_failure_word(field).unwrap_or_default()
     }
 
     fn tool_drift(&mut self, fields: &Fields<'_>) -> OnToolDrift {

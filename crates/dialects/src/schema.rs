@@ -358,6 +358,10 @@ fn top(key: &str) -> Value {
             "anyOf": [refer("steps", ""), object("Steps by ending.", keys::EXIT, exit)],
         }),
         "on_failure" => choice("What a failed step makes of the run.", &["fail", "partial", "undo"]),
+        "on_step_failure" => choice(
+            "Where steps have `needs`: stop the others when one fails, let them finish, or complete all the same.",
+            &["cancel", "drain", "collect"],
+        ),
         "on_tool_drift" => {
             choice("What happens if a tool has changed since the workflow was saved.", &["warn", "fail"])
         }

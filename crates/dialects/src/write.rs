@@ -120,6 +120,7 @@ fn policies(fields: &mut Fields, workflow: &Workflow) {
         RunFailure::Undo => "undo",
     };
     fields.word("on_failure", &workflow.on_failure, on_failure);
+    fields.word("on_step_failure", &workflow.on_step_failure, steps::lane_failure_word(workflow.on_step_failure));
     let on_tool_drift = match workflow.on_tool_drift {
         OnToolDrift::Warn => "warn",
         OnToolDrift::Fail => "fail",

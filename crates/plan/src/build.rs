@@ -37,7 +37,13 @@ pub fn build(mut workflow: Workflow) -> (Option<Plan>, Problems) {
     let exits = std::mem::take(&mut workflow.exits);
     let body = lowering.region(None);
     let place = lowering.top_of(body);
+    let is_dag = steps.iter().any(|step| step.needs.is_some());
     let entry = lowering.sequence(steps, place, "body").entry;
+    if let Some(block) = entry.filter(|_| is_dag)
+        && let Op::Fan(fan) = &mut lowering.node_mut(block).op
+    {
+        fan.on_failure = workflow.on_step_failure;
+    }
     let exits = lowering.exits(exits);
     jumps::resolve(&mut lowering);
     let Lowering { nodes, regions, mut problems, .. } = lowering;

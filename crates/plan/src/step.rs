@@ -24,6 +24,8 @@ pub struct Workflow {
     pub servers: IndexMap<String, McpServer>,
     pub limits: Limits,
     pub on_failure: RunFailure,
+    /// What a failed step does to the others that run at the same time, where the top level has `needs`.
+    pub on_step_failure: LaneFailure,
     pub on_tool_drift: OnToolDrift,
     pub triggers: Vec<Trigger>,
     pub notify: Notify,

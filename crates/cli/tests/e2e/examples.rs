@@ -14,10 +14,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// An example with the seed that makes it interesting and the answers that people give, by the step that asks.
+/// An example with the seed that makes it interesting, what it is started with, and the answers that people give, by
+/// the step that asks.
 struct Example {
-    name: &'static str,
+    /// In `examples/`, with its folder.
+    file: &'static str,
     seed: &'static str,
+    given: &'static [&'static str],
     answers: &'static [(&'static str, &'static str)],
 }
 
@@ -31,8 +34,13 @@ enum Kill {
 }
 
 impl Example {
-    fn file(&self) -> String {
-        root().join(format!("examples/{}.yaml", self.name)).display().to_string()
+    fn path(&self) -> String {
+        root().join("examples").join(self.file).display().to_string()
+    }
+
+    /// `dag/items.yaml` is `dag-items`.
+    fn name(&self) -> String {
+        Path::new(self.file).with_extension("").display().to_string().replace('/', "-")
     }
 
     /// Runs it to its end, killed at each of these moments and taken up again.
@@ -47,14 +55,17 @@ impl Example {
                 None => drop(process.end()),
             }
         }
-        panic!("{} does not end: {:#}", self.name, home.show());
+        panic!("{} does not end: {:#}", self.name(), home.show());
     }
 
     /// What a person would type now; nothing if the run has ended.
     fn next_words(&self, home: &Home) -> Option<Vec<String>> {
         let words = |words: &[&str]| Some(words.iter().map(|word| word.to_string()).collect());
         if home.entries() == 0 {
-            return words(&["run", &self.file(), "--simulate", "--seed", self.seed]);
+            let here = format!("@{}/examples/", root().display());
+            let given: Vec<String> = self.given.iter().map(|word| word.replace("@examples/", &here)).collect();
+            let given: Vec<&str> = given.iter().map(String::as_str).collect();
+            return words(&[&["run", &self.path(), "--simulate", "--seed", self.seed], &given[..]].concat());
         }
         let trace = home.show();
         match trace["status"].as_str().unwrap() {
@@ -69,13 +80,13 @@ impl Example {
     }
 
     fn check_path(&self) {
-        let file = root().join(format!("tests/cases/examples/{}.txt", self.name));
+        let file = root().join(format!("tests/cases/examples/{}.txt", self.name()));
         let got = path(&self.run(&Home::new(), &[]));
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(&file, &got).unwrap();
         }
         let expected = std::fs::read_to_string(&file).unwrap_or_default();
-        assert_eq!(got, expected, "{}: UPDATE_EXPECT=1 takes what came as right", self.name);
+        assert_eq!(got, expected, "{}: UPDATE_EXPECT=1 takes what came as right", self.name());
     }
 
     /// The same path and the same result, however it is killed.
@@ -88,8 +99,8 @@ impl Example {
         let early = [Kill::After(Duration::from_millis(25)), at(3), Kill::After(Duration::from_millis(60))];
         for kills in [&often[..], &early[..]] {
             let got = self.run(&Home::new(), kills);
-            assert_eq!(path(&got), path(&expected), "{} {kills:?}: {got:#}", self.name);
-            assert_eq!(got["output"], expected["output"], "{} {kills:?}", self.name);
+            assert_eq!(path(&got), path(&expected), "{} {kills:?}: {got:#}", self.name());
+            assert_eq!(got["output"], expected["output"], "{} {kills:?}", self.name());
         }
     }
 }
@@ -125,11 +136,11 @@ fn path(trace: &Value) -> String {
 
 /// One test for the path and one for the kills of each example.
 macro_rules! examples {
-    ($($test:ident $name:literal $seed:literal $answers:expr;)*) => {
+    ($($test:ident $file:literal $seed:literal $given:expr, $answers:expr;)*) => {
         $(mod $test {
             use super::Example;
 
-            const EXAMPLE: Example = Example { name: $name, seed: $seed, answers: $answers };
+            const EXAMPLE: Example = Example { file: $file, seed: $seed, given: $given, answers: $answers };
 
             #[test]
             fn takes_its_path() {
@@ -142,28 +153,48 @@ macro_rules! examples {
             }
         })*
 
-        #[test]
-        fn every_example_has_its_case() {
-            let cases = [$($name),*];
-            for entry in std::fs::read_dir(root().join("examples")).unwrap() {
-                let path = entry.unwrap().path();
-                let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-                let workflow = path.extension().is_some_and(|e| e == "yaml");
-                assert!(!workflow || cases.contains(&name.as_str()), "{name} has no case");
-            }
-        }
+        const CASES: &[&str] = &[$($file),*];
     };
 }
 
 examples! {
-    document_triage "document-triage" "7" &[("approve", "yes")];
-    incident "incident" "7" &[];
-    invoice_extract "invoice-extract" "7" &[];
-    nightly_report "nightly-report" "7" &[];
-    onboarding "onboarding" "7" &[];
-    price_monitor "price-monitor" "7" &[];
-    refund "refund" "1" &[("decide", "yes"), ("too_much", "20")];
-    research "research" "7" &[];
-    summarise_list "summarise-list" "7" &[];
-    translate "translate" "7" &[];
+    document_triage "document-triage.yaml" "7" &[], &[("approve", "yes")];
+    incident "incident.yaml" "7" &[], &[];
+    invoice_extract "invoice-extract.yaml" "7" &[], &[];
+    nightly_report "nightly-report.yaml" "7" &[], &[];
+    onboarding "onboarding.yaml" "7" &[], &[];
+    price_monitor "price-monitor.yaml" "7" &[], &[];
+    refund "refund.yaml" "1" &[], &[("decide", "yes"), ("too_much", "20")];
+    research "research.yaml" "7" &[], &[];
+    summarise_list "summarise-list.yaml" "7" &[], &[];
+    translate "translate.yaml" "7" &[], &[];
+    chain_daily "chain/daily-price-monitor.py" "7" &[], &[];
+    chain_daily_json "chain/daily-price-monitor.json" "7" &[], &[];
+    chain_prices "chain/price-monitor.py" "7" &[], &[];
+    steps_label_mail "steps/label-mail.json" "7" &["Where is my parcel?"], &[];
+    pipeline_sequence "pipeline/sequence.yaml" "7" &["A note on tides"], &[];
+    pipeline_parallel "pipeline/parallel.yaml" "7" &["A note on tides"], &[];
+    pipeline_nested "pipeline/nested-parallel.yaml" "7" &["A note on tides"], &[];
+    pipeline_review "pipeline/review-loop.yaml" "1" &["A note on tides"], &[];
+    graph_debate "graph/debate.json" "7" &["Trains or cars?"], &[];
+    graph_newsroom "graph/newsroom.json" "7" &["A new bridge"], &[];
+    dag_onboarding "dag/onboarding.yaml" "7" &["--input", "document=Ann Lee"], &[];
+    dag_order "dag/order.yaml" "7" &["--input", "@examples/dag/order.json"], &[];
+    dag_priority "dag/priority.yaml" "7" &["--input", "ticket=The shop is down"], &[];
+    dag_items "dag/items.yaml" "7" &["--input", "text=three apples"], &[];
+    dag_enrichment "dag/enrichment.yaml" "7" &["--input", "order=A-17"], &[];
+}
+
+#[test]
+fn every_example_has_its_case() {
+    let folders = ["", "chain", "steps", "pipeline", "graph", "dag"];
+    for folder in folders.map(|folder| root().join("examples").join(folder)) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.strip_prefix(root().join("examples")).unwrap().display().to_string();
+            let is_twin = file.ends_with(".native.yaml") || file == "dag/order.json";
+            let listed = is_twin || CASES.contains(&file.as_str());
+            assert!(path.is_dir() || listed, "{file} has no case");
+        }
+    }
 }

@@ -199,17 +199,6 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
             .collect()
     }
 
-    /// The top level as one block, so that a failed node lets the others finish. Its id is not one of the nodes'.
-    pub fn drained(&self, steps: Vec<Step>) -> Vec<Step> {
-        let mut id = "nodes".to_owned();
-        while self.nodes.ids.contains_key(&id) {
-            id.push('_');
-        }
-        let span = steps.first().map_or_else(Span::default, |step| step.span);
-        let group = Kind::Group { steps, on_failure: LaneFailure::Drain };
-        vec![Step { id: Some(id), ..Step::new("steps", group, span) }]
-    }
-
     /// A list inside a node, or one of `on_exit`.
     pub fn sequence(&mut self, list: &[usize]) -> Vec<Step> {
         let order = match self.links.order(list) {

@@ -55,6 +55,7 @@ pub(crate) const TOP: &[&str] = &[
     "steps",
     "on_exit",
     "on_failure",
+    "on_step_failure",
     "on_tool_drift",
     "triggers",
     "notify",

@@ -111,8 +111,12 @@ impl Reader<'_> {
     }
 
     pub(crate) fn lane_failure(&mut self, fields: &Fields<'_>) -> LaneFailure {
+        fields.get("on_failure").and_then(|field| self.lane_failure_word(field)).unwrap_or_default()
+    }
+
+    pub(crate) fn lane_failure_word(&mut self, field: Field<'_>) -> Option<LaneFailure> {
         let words = [("cancel", LaneFailure::Cancel), ("drain", LaneFailure::Drain), ("collect", LaneFailure::Collect)];
-        fields.get("on_failure").and_then(|field| self.choice(field, &words)).unwrap_or_default()
+        self.choice(field, &words)
     }
 
     /// What a list that is too long, or too many passes, lead to.

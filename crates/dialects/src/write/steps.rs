@@ -171,12 +171,15 @@ fn cases(arms: &[Branch], values: &[Value]) -> Doc {
 }
 
 fn lane_failure(fields: &mut Fields, on_failure: LaneFailure) {
-    let word = match on_failure {
+    fields.word("on_failure", &on_failure, lane_failure_word(on_failure));
+}
+
+pub(super) fn lane_failure_word(on_failure: LaneFailure) -> &'static str {
+    match on_failure {
         LaneFailure::Cancel => "cancel",
         LaneFailure::Drain => "drain",
         LaneFailure::Collect => "collect",
-    };
-    fields.word("on_failure", &on_failure, word);
+    }
 }
 
 fn awaited(wait_for: &Awaited) -> Option<Value> {
