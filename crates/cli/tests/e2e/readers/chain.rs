@@ -49,38 +49,6 @@ fn the_examples_run_as_they_are_written() {
 }
 
 #[test]
-fn an_executor_is_what_its_spec_says() {
-    // keeps A-01, A-02, A-04
-    let server = ModelServer::start();
-    server.always(Behaviour::say(r#"{"s": "x", "n": 1, "f": 0.5, "b": true, "list": [{"p": 1}]}"#));
-    let shorthand = json!({"s": "str", "n": "int", "f": "float", "b": "bool", "list": [{"p": "float"}]});
-    // No description; a hint about how often it goes round.
-    let mut spec = executor("a", "Fetch.", shorthand);
-    (spec["tools"], spec["iteration_hint"]) = (json!(["read_file"]), json!("Once per product."));
-    let home = chain(&server, &[spec, executor("b", "Report.", json!({"s": "str"}))]);
-    home.relais(&["run", "chain.json"]).expect(0);
-    let received = server.received();
-    let body = &received[0].body;
-    assert_eq!(body["model"], "gpt-4o-mini");
-    assert_eq!(body["tools"].as_array().map(Vec::len), Some(1));
-    assert!(said(&received[0], "system").starts_with("Fetch.\n\nIteration hint: Once per product."));
-    assert!(!said(&received[1], "system").contains("Iteration hint"));
-    let schema = &body["response_format"]["json_schema"]["schema"];
-    assert_eq!(schema["required"], json!(["s", "n", "f", "b", "list"]));
-    for (path, kind) in [
-        ("s/type", "string"),
-        ("n/type", "integer"),
-        ("f/type", "number"),
-        ("b/type", "boolean"),
-        ("list/type", "array"),
-        ("list/items/type", "object"),
-        ("list/items/properties/p/type", "number"),
-    ] {
-        assert_eq!(schema["properties"].pointer(&format!("/{path}")), Some(&json!(kind)), "{path} in {schema:#}");
-    }
-}
-
-#[test]
 fn outputs_reach_the_next_prompt() {
     // keeps A-05, A-06, A-07, A-08, A-09
     let server = ModelServer::start();
@@ -308,6 +276,38 @@ fn schedules_in_words_are_understood_or_refused() {
     ] {
         home.file("s.json", &spec(more));
         home.relais(&["validate", "s.json"]).expect(2).says(&[expected]);
+    }
+}
+
+#[test]
+fn an_executor_is_what_its_spec_says() {
+    // keeps A-01, A-02, A-04
+    let server = ModelServer::start();
+    server.always(Behaviour::say(r#"{"s": "x", "n": 1, "f": 0.5, "b": true, "list": [{"p": 1}]}"#));
+    let shorthand = json!({"s": "str", "n": "int", "f": "float", "b": "bool", "list": [{"p": "float"}]});
+    // No description; a hint about how often it goes round.
+    let mut spec = executor("a", "Fetch.", shorthand);
+    (spec["tools"], spec["iteration_hint"]) = (json!(["read_file"]), json!("Once per product."));
+    let home = chain(&server, &[spec, executor("b", "Report.", json!({"s": "str"}))]);
+    home.relais(&["run", "chain.json"]).expect(0);
+    let received = server.received();
+    let body = &received[0].body;
+    assert_eq!(body["model"], "gpt-4o-mini");
+    assert_eq!(body["tools"].as_array().map(Vec::len), Some(1));
+    assert!(said(&received[0], "system").starts_with("Fetch.\n\nIteration hint: Once per product."));
+    assert!(!said(&received[1], "system").contains("Iteration hint"));
+    let schema = &body["response_format"]["json_schema"]["schema"];
+    assert_eq!(schema["required"], json!(["s", "n", "f", "b", "list"]));
+    for (path, kind) in [
+        ("s/type", "string"),
+        ("n/type", "integer"),
+        ("f/type", "number"),
+        ("b/type", "boolean"),
+        ("list/type", "array"),
+        ("list/items/type", "object"),
+        ("list/items/properties/p/type", "number"),
+    ] {
+        assert_eq!(schema["properties"].pointer(&format!("/{path}")), Some(&json!(kind)), "{path} in {schema:#}");
     }
 }
 
