@@ -453,6 +453,16 @@ pub enum LargeValues {
 }
 
 impl LargeValues {
+    /// What stands before and behind a step's key in the name of its file. Prompts, tools and views all have to find
+    /// it, so it is said here alone.
+    pub const FILE_NAME: (&'static str, &'static str) = ("executor_", ".json");
+
+    /// The file of a step's output, in the run's folder for such files.
+    pub fn file_name(key: &str) -> String {
+        let (before, behind) = LargeValues::FILE_NAME;
+        format!("{before}{key}{behind}")
+    }
+
     pub fn is_default(&self) -> bool {
         *self == LargeValues::Blob
     }

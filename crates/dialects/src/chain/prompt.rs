@@ -13,7 +13,7 @@
 //! outputs by executor id (and the item or the pass before), and then "Now execute your task.".
 
 use relais_plan::template::escaped;
-use relais_plan::{Problem, Span, Template};
+use relais_plan::{LargeValues, Problem, Span, Template};
 
 use super::looping::Loop;
 use crate::reader::Reader;
@@ -41,8 +41,9 @@ impl Kept {
     /// The filter that shows a value, or where it is kept: `id` is an expression for the step that gave it, `whole`
     /// for all that it gave, where the value is but a part of it.
     fn reference(self, id: &str, whole: &str) -> String {
+        let (before, behind) = LargeValues::FILE_NAME;
         match (self, whole) {
-            (Kept::File, _) => format!("reference('file', run.files ~ '/executor_' ~ {id} ~ '.json')"),
+            (Kept::File, _) => format!("reference('file', run.files ~ '/{before}' ~ {id} ~ '{behind}')"),
             (Kept::Db, "") => "reference('db')".to_owned(),
             (Kept::Db, whole) => format!("reference('db', {whole})"),
         }

@@ -164,7 +164,9 @@ fn tool_call(call: &CallTrace) -> Value {
 /// Where a value lies that is too large to stand in the journal.
 fn reference(shown: &Shown<'_>, executor: &str, hash: &str) -> Value {
     match shown.plan.limits.large_values {
-        LargeValues::File => json!({ "type": "file", "path": format!("{}/executor_{executor}.json", shown.files) }),
+        LargeValues::File => {
+            json!({ "type": "file", "path": format!("{}/{}", shown.files, LargeValues::file_name(executor)) })
+        }
         LargeValues::Blob => json!({ "type": "db", "table": "blobs", "row_id": hash }),
     }
 }
