@@ -22,7 +22,7 @@ pub struct Reading {
     /// Read the file as this format instead of the one that its shape tells
     #[arg(long, alias = "reader", value_name = "FORMAT", value_parser = formats())]
     format: Option<Format>,
-    /// The branch of a graph that is meant, instead of its main nodes
+    /// The branch of a graph that is meant, instead of its main nodes; or which of several workflows of a dag file
     #[arg(long, value_name = "ID")]
     branch: Option<String>,
 }

@@ -22,13 +22,10 @@ mod python;
 use std::collections::HashSet;
 
 use relais_plan::step::{Step, Workflow};
-use relais_plan::{
-    CatchUp, LargeValues, Limits, Notify, Overlap, Problem, Problems, RunFailure, Schema, Source, Span, Trigger,
-    TriggerOn,
-};
-use serde_json::{Value, json};
+use relais_plan::{LargeValues, Limits, Notify, Problem, Problems, RunFailure, Schema, Source, Span, Trigger};
+use serde_json::json;
 
-use crate::fields::{Field, Fields};
+use crate::fields::{Field, Fields, given};
 use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 use prompt::Kept;
@@ -64,11 +61,6 @@ pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
         Some(fields) => reader.chain(&fields),
         None => Workflow::default(),
     }
-}
-
-/// A key that was given something: null counts as left out.
-fn given<'n>(fields: &Fields<'n>, key: &str) -> Option<Field<'n>> {
-    fields.get(key).filter(|field| !matches!(field.node.data, Data::Scalar(Value::Null)))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -148,7 +140,7 @@ impl Reader<'_> {
                 self.needed(cron, kind, "cron_expression", "0 9 * * MON-FRI").and_then(|field| self.cron(field))
             }
         };
-        on.map(trigger)
+        on.map(Trigger::new)
     }
 
     /// A time that the schedule type does not use contradicts it.
@@ -186,11 +178,6 @@ impl Reader<'_> {
             to: Vec::new(),
         }
     }
-}
-
-fn trigger(on: TriggerOn) -> Trigger {
-    let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
-    Trigger { on, timezone: None, overlap, catch_up, input: Value::Null, filter: Value::Null }
 }
 
 /// A chain reads no input, so one that is given is a mistake.

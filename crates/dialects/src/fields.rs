@@ -2,6 +2,7 @@
 
 use relais_plan::problem::nearest;
 use relais_plan::{Problem, Span};
+use serde_json::Value;
 
 use crate::native::keys;
 use crate::reader::Reader;
@@ -36,6 +37,11 @@ impl<'n> Fields<'n> {
     pub fn all(&self) -> impl Iterator<Item = Field<'n>> + use<'n> {
         self.entries.iter().map(|entry| Field { key: &entry.key, key_span: entry.key_span, node: &entry.value })
     }
+}
+
+/// A field that was given something: in formats that come out of programs, null counts as left out.
+pub(crate) fn given<'n>(fields: &Fields<'n>, key: &str) -> Option<Field<'n>> {
+    fields.get(key).filter(|field| !matches!(field.node.data, Data::Scalar(Value::Null)))
 }
 
 impl Reader<'_> {

@@ -19,9 +19,8 @@ use indexmap::IndexMap;
 use relais_plan::problem::nearest;
 use relais_plan::step::Workflow;
 use relais_plan::{Agent, Problem, Span};
-use serde_json::Value;
 
-use crate::fields::{Field, Fields};
+use crate::fields::{Fields, given};
 use crate::reader::Reader;
 use crate::shape::Format;
 use crate::yaml::{Data, Node};
@@ -48,11 +47,6 @@ pub(crate) fn branches(format: Format, root: &Node) -> Vec<String> {
         }
         _ => Vec::new(),
     }
-}
-
-/// A field that is there and not null.
-fn given<'n>(fields: &Fields<'n>, key: &str) -> Option<Field<'n>> {
-    fields.get(key).filter(|field| !matches!(field.node.data, Data::Scalar(Value::Null)))
 }
 
 fn listed<'n>(fields: &Fields<'n>) -> &'n [Node] {

@@ -96,12 +96,13 @@ fn plain(value: Value) -> Template {
     }
 }
 
-fn list(items: Vec<Template>) -> Template {
+/// A list of templates; where none of them refers to anything, a list that is written out.
+pub(crate) fn list(items: Vec<Template>) -> Template {
     let literals: Option<Vec<Value>> = items.iter().map(literal).collect();
     literals.map_or(Template::List(items), |values| Template::Literal(Value::Array(values)))
 }
 
-fn map(fields: Vec<(String, Template)>) -> Template {
+pub(crate) fn map(fields: Vec<(String, Template)>) -> Template {
     let pair = |(key, field): &(String, Template)| Some((key.clone(), literal(field)?));
     let literals: Option<serde_json::Map<String, Value>> = fields.iter().map(pair).collect();
     literals.map_or(Template::Map(fields), |map| Template::Literal(Value::Object(map)))

@@ -123,6 +123,10 @@ impl Reader<'_> {
         let Some(fields) = self.map(field.node, "`metadata`", keys::METADATA, example) else {
             return String::new();
         };
+        for field in ["author", "license", "readme", "version"].iter().filter_map(|key| fields.get(key)) {
+            self.text(field);
+        }
+        fields.get("tags").map(|field| self.texts(field));
         fields.get("description").and_then(|field| self.text(field)).unwrap_or_default()
     }
 

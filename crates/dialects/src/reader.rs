@@ -4,6 +4,7 @@
 //! and are the same for all.
 
 use indexmap::IndexMap;
+use relais_plan::problem::nearest;
 use relais_plan::{Agent, Problem, Problems, Span};
 
 /// Pins the workflows that a workflow calls.
@@ -22,11 +23,29 @@ pub(crate) struct Reader<'w> {
     /// Declared agents and, under the id of their step, those written into a step.
     pub agents: IndexMap<String, Agent>,
     pub problems: Problems,
+    searches: u32,
 }
+
+/// Nearest names that are looked for in a file: each costs a look at all that there are, and nobody reads further than
+/// this before mending the first mistakes.
+const MAX_SEARCHES: u32 = 50;
 
 impl<'w> Reader<'w> {
     pub fn new(workflows: &'w mut dyn Workflows, file: &str, branch: Option<String>) -> Reader<'w> {
-        Reader { workflows, stem: stem(file), branch, agents: IndexMap::new(), problems: Vec::new() }
+        Reader {
+            workflows,
+            stem: stem(file),
+            branch,
+            agents: IndexMap::new(),
+            problems: Vec::new(),
+            searches: MAX_SEARCHES,
+        }
+    }
+
+    /// The nearest of many names, as long as the file has not had too many mistakes.
+    pub fn near<'k>(&mut self, written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+        self.searches = self.searches.checked_sub(1)?;
+        nearest(written, known)
     }
 }
 

@@ -13,12 +13,10 @@ mod trigger;
 
 use std::collections::{HashMap, HashSet};
 
-use relais_plan::problem::nearest;
 use relais_plan::step::{Kind, Workflow};
 use relais_plan::{Problem, Span, Template};
-use serde_json::Value;
 
-use crate::fields::{Field, Fields};
+use crate::fields::{Fields, given};
 use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
@@ -39,8 +37,6 @@ const TOP: &[&str] = &[
 const FACTS: &[&str] = &["user_id", "trigger_uuid", "template_id", "template_version", "created_at", "updated_at"];
 const EXAMPLE: &str = "`{ \"name\": \"label-mail\", \"steps\": [{ \"uuid\": \"…\", \"name\": \"Summarizer\", \
                        \"type\": \"custom_llm\", \"model\": \"gpt-4o-mini\", \"system_prompt\": \"…\" }] }`";
-/// Nobody reads further than this before mending the first mistakes, and each costs a look at all uuids.
-const MAX_SUGGESTIONS: usize = 50;
 /// What the last step that said something said: a checker has no output.
 const LAST_SAID: &str = "{{ (earlier | last).output if earlier | length > 0 else none }}";
 
@@ -49,11 +45,6 @@ pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
         Some(fields) => reader.steps_file(&fields),
         None => Workflow::default(),
     }
-}
-
-/// A field that is there and not null.
-fn given<'n>(fields: &Fields<'n>, key: &str) -> Option<Field<'n>> {
-    fields.get(key).filter(|field| !matches!(field.node.data, Data::Scalar(Value::Null)))
 }
 
 impl Reader<'_> {
@@ -118,8 +109,7 @@ impl Reader<'_> {
     /// The position of the step that is meant, if its output can be read at another.
     fn readable_step(&mut self, uuid: &str, at: usize, span: Span, listing: &Listing<'_>) -> Option<usize> {
         let Some(&position) = listing.by_uuid.get(uuid) else {
-            let known = listing.by_uuid.keys().copied().filter(|_| self.problems.len() < MAX_SUGGESTIONS);
-            let near = nearest(uuid, known);
+            let near = self.near(uuid, listing.by_uuid.keys().copied());
             let help = near.map_or_else(|| listing.before(at), |near| format!("did you mean `{near}`?"));
             self.problems.push(Problem::error(span, format!("no step has the uuid `{uuid}`")).help(help));
             return None;

@@ -161,6 +161,14 @@ impl Reader<'_> {
         })
     }
 
+    /// A template that a reader has put together from text and references.
+    pub(crate) fn composed(&mut self, source: &str, span: Span) -> Template {
+        Template::text(source, span).unwrap_or_else(|problem| {
+            self.problems.push(problem);
+            Template::Literal(Value::Null)
+        })
+    }
+
     pub(crate) fn schema(&mut self, field: Field<'_>) -> Option<Schema> {
         match Schema::written(&field.node.to_value()) {
             Ok(schema) => Some(schema),
@@ -261,9 +269,14 @@ pub(crate) fn quote(text: &str) -> String {
 
 /// The output of a step, as an expression.
 pub(crate) fn output_of(id: &str) -> String {
+    format!("{}.output", step_of(id))
+}
+
+/// The expression for a step, whatever letters its id has.
+pub(crate) fn step_of(id: &str) -> String {
     let is_plain = id.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if is_plain { format!("steps.{id}.output") } else { format!("steps[{}].output", quote(id)) }
+    if is_plain { format!("steps.{id}") } else { format!("steps[{}]", quote(id)) }
 }
 
 #[cfg(test)]

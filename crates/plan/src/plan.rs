@@ -151,6 +151,13 @@ pub struct Call {
     pub output_schema: Option<Schema>,
 }
 
+impl Call {
+    /// A call that is given nothing and whose output is not checked.
+    pub fn new(task: Task) -> Call {
+        Call { task, input: None, input_schema: None, input_as: None, output_schema: None }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
@@ -451,6 +458,16 @@ pub enum LargeValues {
 }
 
 impl LargeValues {
+    /// What stands before and behind a step's key in the name of its file. Prompts, tools and views all have to find
+    /// it, so it is said here alone.
+    pub const FILE_NAME: (&'static str, &'static str) = ("executor_", ".json");
+
+    /// The file of a step's output, in the run's folder for such files.
+    pub fn file_name(key: &str) -> String {
+        let (before, behind) = LargeValues::FILE_NAME;
+        format!("{before}{key}{behind}")
+    }
+
     pub fn is_default(&self) -> bool {
         *self == LargeValues::Blob
     }
@@ -616,6 +633,14 @@ pub struct Trigger {
     pub input: Value,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub filter: Value,
+}
+
+impl Trigger {
+    /// A trigger with the defaults of everything but what it fires on.
+    pub fn new(on: TriggerOn) -> Trigger {
+        let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
+        Trigger { on, timezone: None, overlap, catch_up, input: Value::Null, filter: Value::Null }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

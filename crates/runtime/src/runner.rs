@@ -316,7 +316,7 @@ impl Runner {
             let Some(text) = self.large_output(scope, node).await? else { continue };
             let (prepared, run) = (self.prepared()?, self.run()?);
             let key = &prepared.program.plan.node(node).key;
-            let path = format!("{}/executor_{key}.json", files_folder(&run.opened));
+            let path = format!("{}/{}", files_folder(&run.opened), LargeValues::file_name(key));
             let workspace = self.worker.performer.workspace(self.id, &run.opened.mode);
             write_file::put(workspace, path, text.into_bytes(), self.id.to_string()).await?;
         }

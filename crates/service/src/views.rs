@@ -130,6 +130,24 @@ fn ms(from: Millis, to: Option<Millis>) -> Option<u64> {
     to.map(|to| to.saturating_sub(from).max(0) as u64)
 }
 
+/// A step that waits is at work, and one that was cancelled has failed, in formats without words for it.
+fn step_word(status: StepStatus) -> &'static str {
+    match status {
+        StepStatus::Waiting => StepStatus::Running.word(),
+        StepStatus::Cancelled => StepStatus::Failed.word(),
+        other => other.word(),
+    }
+}
+
+/// A run that waits goes on, and one that was stopped is complete, in formats without words for it.
+fn run_word(word: &str) -> &str {
+    match word {
+        word if word == RunStatus::Waiting.word() => RunStatus::Running.word(),
+        word if word == RunStatus::Stopped.word() => RunStatus::Completed.word(),
+        other => other,
+    }
+}
+
 impl Service {
     /// A run in the words of a format; the native one is the trace itself.
     pub async fn view(&self, run: RunId, words: Format) -> Result<Value, Error> {

@@ -23,7 +23,7 @@ pub struct Args {
     /// Read the file as this format instead of the one that its shape tells
     #[arg(long, value_name = "FORMAT", value_parser = definition::formats())]
     reader: Option<relais_service::Format>,
-    /// The branch of a graph that is meant, instead of its main nodes
+    /// The branch of a graph that is meant, instead of its main nodes; or which of several workflows of a dag file
     #[arg(long, value_name = "ID")]
     branch: Option<String>,
     /// Write here instead of standard output

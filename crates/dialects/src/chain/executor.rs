@@ -76,7 +76,7 @@ impl Reader<'_> {
         };
         self.agents.insert(id.clone(), agent);
         let task = Task::Agent { agent: id.clone(), prompt: Some(user) };
-        let call = Call { task, input: None, input_schema: None, input_as: None, output_schema: None };
+        let call = Call::new(task);
         let mut step = Step::new("agent", Kind::Call(Box::new(call)), place(&fields, "executor_id"));
         step.id = Some(inner.unwrap_or_else(|| id.clone()));
         if let Some(looping) = looping {

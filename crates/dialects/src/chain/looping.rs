@@ -15,9 +15,10 @@ use relais_plan::{Expr, OnLimit, Problem, Span};
 use serde_json::Value;
 
 use super::given;
-use super::prompt::{output_of, path_of, quoted};
+use super::prompt::path_of;
 use crate::fields::{Field, Fields};
 use crate::reader::Reader;
+use crate::values::{output_of, quote};
 use crate::yaml::Data;
 
 const KEYS: &[&str] = &["type", "input_path", "max_items", "max_iters", "predicate_path", "predicate_value"];
@@ -145,7 +146,7 @@ impl Reader<'_> {
                 ("for_each", Kind::ForEach { items, steps, at_once: 1, max, on_limit: OnLimit::Truncate })
             }
             Loop::RepeatUntil { path, value, max, span } => {
-                let test = format!("({}{path} | string) == {}", output_of(&inner), quoted(&value));
+                let test = format!("({}{path} | string) == {}", output_of(&inner), quote(&value));
                 let until = Some(self.parsed(&test, span));
                 let steps = vec![step];
                 let on_limit = OnLimit::Complete;

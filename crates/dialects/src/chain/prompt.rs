@@ -13,11 +13,11 @@
 //! outputs by executor id (and the item or the pass before), and then "Now execute your task.".
 
 use relais_plan::template::escaped;
-use relais_plan::{Problem, Span, Template};
-use serde_json::Value;
+use relais_plan::{LargeValues, Problem, Span, Template};
 
 use super::looping::Loop;
 use crate::reader::Reader;
+use crate::values::{output_of, quote};
 
 const TASK: &str = "Execute your task.";
 const TASK_AFTER: &str = "Now execute your task.";
@@ -41,8 +41,9 @@ impl Kept {
     /// The filter that shows a value, or where it is kept: `id` is an expression for the step that gave it, `whole`
     /// for all that it gave, where the value is but a part of it.
     fn reference(self, id: &str, whole: &str) -> String {
+        let (before, behind) = LargeValues::FILE_NAME;
         match (self, whole) {
-            (Kept::File, _) => format!("reference('file', run.files ~ '/executor_' ~ {id} ~ '.json')"),
+            (Kept::File, _) => format!("reference('file', run.files ~ '/{before}' ~ {id} ~ '{behind}')"),
             (Kept::Db, "") => "reference('db')".to_owned(),
             (Kept::Db, whole) => format!("reference('db', {whole})"),
         }
@@ -78,13 +79,13 @@ impl<'a> Previous<'a> {
     /// The source that puts in what lies at a path of the previous output.
     fn put_in(&self, path: &str, written: &str, kept: Kept) -> String {
         let show = |whole: &str, id: &str| match path {
-            "" => format!("{{{{ {whole} | {} }}}}", kept.reference(&quoted(id), "")),
-            _ => part(&format!("{whole}{path}"), &kept.reference(&quoted(id), whole)),
+            "" => format!("{{{{ {whole} | {} }}}}", kept.reference(&quote(id), "")),
+            _ => part(&format!("{whole}{path}"), &kept.reference(&quote(id), whole)),
         };
         match self {
             Previous::None => escaped(written),
             Previous::Output(id) => show(&output_of(id), id),
-            Previous::Item(id) => part(&format!("item{path}"), &kept.reference(&quoted(id), &output_of(id))),
+            Previous::Item(id) => part(&format!("item{path}"), &kept.reference(&quote(id), &output_of(id))),
             Previous::Pass(before, inner) => {
                 let again = show("loop.previous", inner);
                 let first = match before {
@@ -103,12 +104,12 @@ impl<'a> Previous<'a> {
             Previous::None => TASK.to_owned(),
             Previous::Output(_) => format!("{all}{TASK_AFTER}"),
             Previous::Item(id) => {
-                let shown = kept.reference(&quoted(id), &output_of(id));
+                let shown = kept.reference(&quote(id), &output_of(id));
                 let count = "{{ index + 1 }} of {{ loop.count }}";
                 format!("{all}Current item ({count}):\n{{{{ item | {shown} }}}}\n\n{TASK_AFTER}")
             }
             Previous::Pass(before, inner) => {
-                let shown = kept.reference(&quoted(inner), "");
+                let shown = kept.reference(&quote(inner), "");
                 let again = format!("Output of the pass before:\n{{{{ loop.previous | {shown} }}}}\n\n");
                 match before {
                     Some(_) => format!("{all}{{% if loop.index > 0 %}}{again}{{% endif %}}{TASK_AFTER}"),
@@ -141,21 +142,14 @@ impl Reader<'_> {
     pub(super) fn prompts(&mut self, text: &str, span: Span, previous: &Previous<'_>, kept: Kept) -> Prompts {
         let (source, refers) = self.filled(text, span, previous, kept);
         let system = match refers {
-            true => self.chain_template(&source, span),
+            true => self.composed(&source, span),
             false => Template::plain(text, span),
         };
         let user = match refers {
             true => TASK.to_owned(),
             false => previous.message(kept),
         };
-        Prompts { system, user: self.chain_template(&user, span) }
-    }
-
-    fn chain_template(&mut self, source: &str, span: Span) -> Template {
-        Template::text(source, span).unwrap_or_else(|problem| {
-            self.problems.push(problem);
-            Template::Literal(Value::Null)
-        })
+        Prompts { system, user: self.composed(&user, span) }
     }
 
     /// The text with its references as template source, and whether there are any that mean something.
@@ -234,16 +228,16 @@ fn segment(text: &str) -> Option<(String, usize)> {
         let is_number = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
         return match is_number {
             true => Some((index(name)?, length + 1)),
-            false => (length > 0).then(|| (format!("[{}]", quoted(name)), length + 1)),
+            false => (length > 0).then(|| (format!("[{}]", quote(name)), length + 1)),
         };
     }
     let inside = text.strip_prefix('[')?;
     let inside = &inside[..inside.floor_char_boundary(MAX_KEY_BYTES)];
     let (inside, _) = inside.split_once(']')?;
     let length = inside.len() + "[]".len();
-    let quote = |quote: char| inside.strip_prefix(quote)?.strip_suffix(quote);
-    match quote('"').or_else(|| quote('\'')) {
-        Some(key) if !key.is_empty() => Some((format!("[{}]", quoted(key)), length)),
+    let inner = |mark: char| inside.strip_prefix(mark)?.strip_suffix(mark);
+    match inner('"').or_else(|| inner('\'')) {
+        Some(key) if !key.is_empty() => Some((format!("[{}]", quote(key)), length)),
         Some(_) => None,
         None => Some((index(inside)?, length)),
     }
@@ -252,16 +246,6 @@ fn segment(text: &str) -> Option<(String, usize)> {
 fn index(digits: &str) -> Option<String> {
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| digits.parse::<u32>().ok())?.map(|index| format!("[{index}]"))
-}
-
-/// The expression for a step's output.
-pub(super) fn output_of(id: &str) -> String {
-    format!("steps[{}].output", quoted(id))
-}
-
-/// A text in an expression.
-pub(super) fn quoted(text: &str) -> String {
-    crate::values::quote(text)
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 //! Every key may be written in snake_case or in camelCase; some have a second name. Two spellings of one setting in one
 //! map are an error. What belongs to a deployment with a broker is named in a warning: it says nothing about a workflow.
 
+use indexmap::IndexMap;
 use relais_plan::{Problem, Span};
 
 use crate::fields::{Field, unknown_key};
 use crate::reader::Reader;
-use crate::yaml::{Data, Node};
+use crate::yaml::Node;
 
 /// A map's keys, and the second names among them.
 pub(super) struct Table {
@@ -216,12 +217,12 @@ const CARDS: &[&str] = &["skills", "version", "default_input_modes", "default_ou
 /// The fields of a map by their names in snake_case.
 pub(super) struct Keys<'n> {
     pub span: Span,
-    fields: Vec<(String, Field<'n>)>,
+    fields: IndexMap<String, Field<'n>>,
 }
 
 impl<'n> Keys<'n> {
     pub fn get(&self, key: &str) -> Option<Field<'n>> {
-        self.fields.iter().find(|(known, _)| known == key).map(|(_, field)| *field)
+        self.fields.get(key).copied()
     }
 
     pub fn has(&self, key: &str) -> bool {
@@ -273,19 +274,14 @@ impl Reader<'_> {
         aliases: &[(&str, &str)],
         example: &str,
     ) -> Option<Keys<'n>> {
-        let Data::Map(_) = &node.data else {
-            self.open_map(node, what, example);
-            return None;
-        };
-        let mut keys = Keys { span: node.span, fields: Vec::new() };
+        let mut keys = Keys { span: node.span, fields: IndexMap::new() };
         for field in self.open_map(node, what, example)?.all() {
             let name = canonical(field.key, aliases);
-            match keys.get(&name) {
-                Some(first) => {
-                    let message = format!("`{}` and `{}` are the same setting", first.key, field.key);
-                    self.problems.push(Problem::error(field.key_span, message).help("keep one of them"));
-                }
-                None => keys.fields.push((name, field)),
+            if let Some(first) = keys.get(&name) {
+                let message = format!("`{}` and `{}` are the same setting", first.key, field.key);
+                self.problems.push(Problem::error(field.key_span, message).help("keep one of them"));
+            } else {
+                keys.fields.insert(name, field);
             }
         }
         Some(keys)

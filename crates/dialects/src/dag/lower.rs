@@ -15,12 +15,13 @@ use serde_json::Value;
 
 use super::keys::{self, Keys};
 use super::links::{Links, Named};
-use super::names::{Names, native};
+use super::names::Names;
 use super::nodes::{Nodes, Shape};
 use super::personas::{Persona, Personas};
 use super::prompt::{Injection, Prompt, artifact};
 use crate::fields::Field;
 use crate::reader::Reader;
+use crate::values::{output_of, step_of};
 use crate::yaml::{Data, Node};
 
 /// Passes and items where no limit is given.
@@ -244,7 +245,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         if !guarded {
             return;
         }
-        let done = |&other: &usize| format!("{}.status == 'completed'", native(&self.nodes.parts[other].id));
+        let done = |&other: &usize| format!("{}.status == 'completed'", step_of(&self.nodes.parts[other].id));
         let any: Vec<String> = self.links.named[number].asked.iter().map(done).collect();
         let any = any.join(" or ");
         let text = match &step.when {
@@ -406,7 +407,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         }
         let input = Some(self.input(number));
         let task = Task::Workflow { workflow, plan };
-        Kind::Call(Box::new(Call { task, input, input_schema: None, input_as: None, output_schema: None }))
+        Kind::Call(Box::new(Call { input, ..Call::new(task) }))
     }
 
     fn agent(&mut self, number: usize) -> Kind {
@@ -417,7 +418,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         let prompt = Some(Template::plain(&format!("Execute your task as node '{id}'."), Span::default()));
         let input_as = Some(artifact(&id));
         let task = Task::Agent { agent: id, prompt };
-        Kind::Call(Box::new(Call { task, input, input_schema: None, input_as, output_schema: None }))
+        Kind::Call(Box::new(Call { input, input_as, ..Call::new(task) }))
     }
 
     /// The persona at this node: the same model and tools, the node's own prompt and schemas.
@@ -465,7 +466,8 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         match self.personas.get(&name.text) {
             Some(persona) => persona.clone(),
             None => {
-                self.reader.problems.push(self.personas.unknown(&name));
+                let problem = self.personas.unknown(&name, self.reader);
+                self.reader.problems.push(problem);
                 Persona::default()
             }
         }
@@ -500,7 +502,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
                     return self.refer("item", part.span);
                 }
                 ([], Some(parent)) => at = parent,
-                ([one], _) => return self.refer(&format!("{}.output", native(&self.nodes.parts[*one].id)), part.span),
+                ([one], _) => return self.refer(&output_of(&self.nodes.parts[*one].id), part.span),
                 (several, _) => {
                     let several: Vec<&str> = several.iter().map(|&other| self.nodes.parts[other].id.as_str()).collect();
                     let problem = several_sources(&self.nodes.parts[number].id, &part.id, &several, part.span);

@@ -11,7 +11,8 @@ use relais_plan::template::escaped;
 use relais_plan::{Expr, Problem, Problems, Span, Template};
 use serde_json::Value;
 
-use crate::values::content_span;
+use crate::normal::{list, map};
+use crate::values::{content_span, step_of};
 use crate::yaml::{Data, Node};
 
 /// Words of the expression language, and literals.
@@ -273,10 +274,10 @@ impl Names {
                 && part == Some("output")
                 && !self.here.contains(around)
             {
-                out.push_str(&format!("{}.output.results[-1]", native(id)));
+                out.push_str(&format!("{}.output.results[-1]", step_of(id)));
                 return both;
             }
-            out.push_str(&native(word));
+            out.push_str(&step_of(word));
             if self.loops.contains(&node) && follows.strip_prefix(PASSES).is_some_and(|rest| !goes_on(rest)) {
                 out.push_str(".output.count");
                 return at + word.len() + PASSES.len();
@@ -401,14 +402,6 @@ fn not_in_word(letter: char) -> bool {
     !(letter.is_alphanumeric() || letter == '_')
 }
 
-/// How an expression names a step.
-pub(super) fn native(id: &str) -> String {
-    match id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
-        true => format!("steps.{id}"),
-        false => format!("steps[{}]", Value::from(id)),
-    }
-}
-
 /// Where the braces that were opened before are closed, texts in quotes passed over.
 fn closing(text: &str, from: usize) -> Option<usize> {
     let mut quote = None;
@@ -432,24 +425,6 @@ fn coalesced(operands: &[String]) -> String {
         format!("({operand} if {operand} is defined and {operand} is not none else {rest})")
     };
     first.iter().rev().fold(last.clone(), chosen)
-}
-
-fn list(items: Vec<Template>) -> Template {
-    let literals: Option<Vec<Value>> = items.iter().map(literal).collect();
-    literals.map_or(Template::List(items), |values| Template::Literal(Value::Array(values)))
-}
-
-fn map(fields: Vec<(String, Template)>) -> Template {
-    let pairs: Option<serde_json::Map<String, Value>> =
-        fields.iter().map(|(key, field)| Some((key.clone(), literal(field)?))).collect();
-    pairs.map_or(Template::Map(fields), |pairs| Template::Literal(Value::Object(pairs)))
-}
-
-fn literal(template: &Template) -> Option<Value> {
-    match template {
-        Template::Literal(value) => Some(value.clone()),
-        Template::Ref(_) | Template::Text(_) | Template::List(_) | Template::Map(_) => None,
-    }
 }
 
 #[cfg(test)]
@@ -480,7 +455,7 @@ mod tests {
             "{{extract.output.s}} == \"it's extract.output.x\"",
             "{{steps.extract.output.s}} == \"it's extract.output.x\"",
         );
-        check("{{validate-it.output.x}} - 1 > 0", "{{steps.validate-it.output.x}} - 1 > 0");
+        check("{{validate-it.output.x}} - 1 > 0", "{{steps[\"validate-it\"].output.x}} - 1 > 0");
         check(
             "not {{extract.output.a}} and {{extract.output.b}} is not none",
             "not {{steps.extract.output.a}} and {{steps.extract.output.b}} is not none",

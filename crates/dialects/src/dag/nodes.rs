@@ -6,7 +6,6 @@
 use std::collections::{HashMap, HashSet};
 
 use relais_plan::build::MAX_DEPTH;
-use relais_plan::problem::nearest;
 use relais_plan::{Problem, Span};
 
 use super::keys::{self, BODIES, Keys, TYPES, canonical};
@@ -123,7 +122,8 @@ impl Reader<'_> {
         let Some(id) = item.as_text() else { return Some(item) };
         let Some(node) = nodes.written.get(id) else {
             let problem = Problem::error(item.span, format!("no node is called `{id}`"));
-            self.problems.push(match nearest(id, nodes.written.keys().copied()) {
+            let near = self.near(id, nodes.written.keys().copied());
+            self.problems.push(match near {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
                 None => problem.help("name a node of `nodes` by its id, or write the node here"),
             });

@@ -4,7 +4,6 @@
 //! `display_name`.
 
 use indexmap::IndexMap;
-use relais_plan::problem::nearest;
 use relais_plan::step::Name;
 use relais_plan::{Problem, Schema};
 use serde_json::Value;
@@ -40,10 +39,10 @@ impl Personas {
         own.or_else(|| self.shown_as.get(name).and_then(|own| self.by_name.get(own)))
     }
 
-    pub fn unknown(&self, name: &Name) -> Problem {
+    pub fn unknown(&self, name: &Name, reader: &mut Reader<'_>) -> Problem {
         let names = || self.by_name.keys().map(String::as_str);
         let problem = Problem::error(name.span, format!("there is no persona `{}`", name.text));
-        match nearest(&name.text, names()) {
+        match reader.near(&name.text, names()) {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
             None if self.by_name.is_empty() => {
                 problem.help("declare it: `personas: [{ agent_name: …, instruction: … }]`")

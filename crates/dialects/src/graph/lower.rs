@@ -29,6 +29,8 @@ pub(super) struct Graph {
     pub max_rounds: Option<u32>,
 }
 
+/// Beginnings that a message names: each node that is lost repeats them.
+const MAX_SHOWN: usize = 20;
 /// Nodes in a row that only hand on. A row of waits as long as this is nothing that anybody draws.
 const MAX_PASSED: usize = 1_000;
 
@@ -68,11 +70,12 @@ impl Reader<'_> {
         let links = Links::new(graph.members.len(), graph.edges.iter().map(|edge| (edge.from, edge.to)));
         let entries = order::entries(&links);
         let lost = order::unreachable(&links, &entries);
+        let begins = entries.iter().take(MAX_SHOWN).map(|entry| graph.members[*entry].id.as_str());
+        let help =
+            format!("the graph begins at {}; add an edge that leads here", begins.collect::<Vec<_>>().join(", "));
         for node in &lost {
             let Member { id, span, .. } = &graph.members[*node];
-            let begins: Vec<&str> = entries.iter().map(|entry| graph.members[*entry].id.as_str()).collect();
-            let help = format!("the graph begins at {}; add an edge that leads here", begins.join(", "));
-            self.problems.push(Problem::error(*span, format!("no way leads to the node `{id}`")).help(help));
+            self.problems.push(Problem::error(*span, format!("no way leads to the node `{id}`")).help(&*help));
         }
         if !lost.is_empty() {
             return Lowered::unordered(graph.members);
@@ -360,8 +363,5 @@ fn needing(mut steps: Vec<Step>, before: &[Vec<(usize, Span)>]) -> Vec<Step> {
 }
 
 fn filled(expression: &str, span: Span, reader: &mut Reader<'_>) -> Template {
-    Template::text(&format!("{{{{ {expression} }}}}"), span).unwrap_or_else(|problem| {
-        reader.problems.push(problem);
-        Template::Literal(serde_json::Value::Null)
-    })
+    reader.composed(&format!("{{{{ {expression} }}}}"), span)
 }

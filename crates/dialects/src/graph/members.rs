@@ -18,8 +18,8 @@ const EDGE_EXAMPLE: &str = "`{ \"id\": \"e1\", \"from\": \"a1\", \"to\": \"a2\" 
 const NODE: &[&str] = &["id", "type", "config", "parameters"];
 const EDGE: &[&str] = &["id", "from", "to", "source", "target"];
 const CONFIG: &[&str] = &["agentId"];
-/// Nobody reads further than this before mending the first mistakes, and each costs a look at all names.
-const MAX_SUGGESTIONS: usize = 50;
+/// Names that a message lists.
+const MAX_SHOWN: usize = 20;
 
 /// A node: its id and what it does.
 pub(super) struct Member {
@@ -110,7 +110,7 @@ impl Reader<'_> {
         };
         let agent = self.name(field)?;
         let task = Task::Agent { agent, prompt: None };
-        let call = Call { task, input: None, input_schema: None, input_as: None, output_schema: None };
+        let call = Call::new(task);
         // What is wrong with the agent is shown where it is named.
         Some(Step::new("agent", Kind::Call(Box::new(call)), field.node.span))
     }
@@ -190,22 +190,17 @@ impl Reader<'_> {
         let id = self.name(field)?;
         let found = positions.get(id.as_str()).copied();
         if found.is_none() {
-            let help = near_or_all(&id, positions.keys().copied(), self.problems.len());
+            let near = self.near(&id, positions.keys().copied());
+            let help = near.map_or_else(|| some_of(positions), |near| format!("did you mean `{near}`?"));
             self.problems.push(Problem::error(field.node.span, format!("no node has the id `{id}`")).help(help));
         }
         found
     }
 }
 
-/// The nearest name, else all of them.
-fn near_or_all<'a>(written: &str, names: impl Iterator<Item = &'a str> + Clone, problems: usize) -> String {
-    let near = if problems < MAX_SUGGESTIONS { nearest(written, names.clone()) } else { None };
-    match near {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => {
-            let mut names: Vec<&str> = names.take(MAX_SUGGESTIONS).collect();
-            names.sort_unstable();
-            format!("nodes are: {}", names.join(", "))
-        }
-    }
+/// The nodes there are, for people.
+fn some_of(positions: &HashMap<&str, usize>) -> String {
+    let mut names: Vec<&str> = positions.keys().copied().take(MAX_SHOWN).collect();
+    names.sort_unstable();
+    format!("nodes are: {}", names.join(", "))
 }

@@ -1,7 +1,7 @@
 //! When a graph runs: its mode and its schedule as a trigger.
 
 use relais_plan::schedule::is_calendar;
-use relais_plan::{CatchUp, Overlap, Problem, Trigger, TriggerOn};
+use relais_plan::{Problem, Trigger, TriggerOn};
 use serde_json::Value;
 
 use super::given;
@@ -40,7 +40,7 @@ impl Reader<'_> {
             (Some(Mode::Continuous), None) => Some(TriggerOn::Continuous { delay_ms: DEFAULT_CONTINUOUS_DELAY_MS }),
             (Some(Mode::Continuous), Some(schedule)) => self.graph_delay(schedule),
         };
-        on.map(trigger).into_iter().collect()
+        on.map(Trigger::new).into_iter().collect()
     }
 
     fn graph_interval(&mut self, fields: &Fields<'_>, schedule: Option<Field<'_>>) -> Option<TriggerOn> {
@@ -82,9 +82,4 @@ fn milliseconds(field: Field<'_>) -> Option<u64> {
         _ => None,
     };
     seconds.filter(|seconds| *seconds > 0)?.checked_mul(1_000)
-}
-
-fn trigger(on: TriggerOn) -> Trigger {
-    let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
-    Trigger { on, timezone: None, overlap, catch_up, input: Value::Null, filter: Value::Null }
 }

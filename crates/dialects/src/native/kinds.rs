@@ -100,7 +100,7 @@ impl Reader<'_> {
         };
         let output_schema = at.fields.get("output").and_then(|field| self.schema(field));
         let task = Task::Tool { tool, with };
-        Kind::Call(Box::new(Call { task, input: None, input_schema: None, input_as: None, output_schema }))
+        Kind::Call(Box::new(Call { output_schema, ..Call::new(task) }))
     }
 
     /// A map, or one reference to a map.
@@ -124,7 +124,7 @@ impl Reader<'_> {
         let input = at.fields.get("input").map(|field| self.template(field));
         let input_schema = at.fields.get("input_schema").and_then(|field| self.schema(field));
         let task = Task::Workflow { workflow, plan };
-        Kind::Call(Box::new(Call { task, input, input_schema, input_as: None, output_schema: None }))
+        Kind::Call(Box::new(Call { input, input_schema, ..Call::new(task) }))
     }
 
     fn if_step(&mut self, at: &At<'_, '_>) -> Kind {

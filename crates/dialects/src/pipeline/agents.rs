@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use indexmap::IndexMap;
 use relais_plan::template::escaped;
-use relais_plan::{Agent, McpServer, Problem, Schema, Span, Template, problem};
+use relais_plan::{Agent, McpServer, Problem, Schema, Span, Template};
 use serde_json::Value;
 
 use super::keys;
@@ -99,12 +99,12 @@ impl<'n> Staff<'n> {
 
     /// Reads the instructions, in which steps may be named.
     pub(super) fn instruct(&mut self, tree: &Tree<'_>, reader: &mut Reader<'_>) {
-        let read: Vec<Option<Template>> = {
+        let read: Vec<Template> = {
             let mut terms = Terms::new(tree, self);
             self.members.values().map(|member| instructions(member, &mut terms, reader)).collect()
         };
         for (member, instructions) in self.members.values_mut().zip(read) {
-            member.agent.instructions = instructions.unwrap_or_else(|| member.agent.instructions.clone());
+            member.agent.instructions = instructions;
         }
     }
 
@@ -114,24 +114,18 @@ impl<'n> Staff<'n> {
     }
 }
 
-fn instructions(member: &Member<'_>, terms: &mut Terms<'_, '_>, reader: &mut Reader<'_>) -> Option<Template> {
+fn instructions(member: &Member<'_>, terms: &mut Terms<'_, '_>, reader: &mut Reader<'_>) -> Template {
     let field = member.instruction;
     let text = field.and_then(|field| field.node.as_text()).unwrap_or_default();
     let span = field.map_or(member.agent.span, |field| content_span(field.node, text));
     let source = terms.text(text, span, reader);
     let source = match (source, member.dated) {
-        (None, false) => return Some(Template::plain(text, span)),
+        (None, false) => return Template::plain(text, span),
         (None, true) => escaped(text) + DATE,
         (Some(source), false) => source,
         (Some(source), true) => source + DATE,
     };
-    match Template::text(source.trim_start_matches('\n'), span) {
-        Ok(template) => Some(template),
-        Err(problem) => {
-            reader.problems.push(problem);
-            None
-        }
-    }
+    reader.composed(source.trim_start_matches('\n'), span)
 }
 
 impl Reader<'_> {
@@ -201,7 +195,7 @@ impl Reader<'_> {
         if name.contains('/') || models.contains_key(name) {
             return;
         }
-        if let Some(near) = problem::nearest(name, models.keys().map(String::as_str)) {
+        if let Some(near) = self.near(name, models.keys().map(String::as_str)) {
             let problem = Problem::error(span, format!("no model is called `{name}`"));
             self.problems.push(problem.help(format!("did you mean `{near}`?")));
         }

@@ -83,7 +83,7 @@ impl<'a, 'w, 'n> Lowering<'a, 'w, 'n> {
 
     fn call(&self, agent: &Name) -> Kind {
         let task = Task::Agent { agent: agent.text.clone(), prompt: self.prompt.clone() };
-        Kind::Call(Box::new(Call { task, input: None, input_schema: None, input_as: None, output_schema: None }))
+        Kind::Call(Box::new(Call::new(task)))
     }
 
     fn choose(&mut self, step: usize, yes: Option<usize>, no: Option<usize>) -> Kind {

@@ -12,26 +12,22 @@ use super::agents::Staff;
 use super::tree::{Tree, What};
 use crate::fields::Field;
 use crate::reader::Reader;
-use crate::values::{bare, content_span};
+use crate::values::{bare, content_span, quote, step_of};
 
 const STEPS: &str = "steps";
 /// Stands for a reference that is wrong and reported.
 const WRONG: &str = "none";
 /// No expression is longer; further on nothing is looked for.
 const MAX_TAG_CHARS: usize = 8_192;
-/// Nobody reads further than this before mending the first mistakes.
-const MAX_SEARCHES: u32 = 50;
 
 pub(super) struct Terms<'a, 'n> {
     tree: &'a Tree<'n>,
     staff: &'a Staff<'a>,
-    /// Nearest names that may still be looked for: each costs a look at all of them.
-    searches: u32,
 }
 
 impl<'a, 'n> Terms<'a, 'n> {
     pub(super) fn new(tree: &'a Tree<'n>, staff: &'a Staff<'a>) -> Terms<'a, 'n> {
-        Terms { tree, staff, searches: MAX_SEARCHES }
+        Terms { tree, staff }
     }
 
     /// A condition: an expression in which `{{ … }}` may stand, also inside quoted text.
@@ -58,11 +54,6 @@ impl<'a, 'n> Terms<'a, 'n> {
     pub(super) fn text(&mut self, text: &str, span: Span, reader: &mut Reader<'_>) -> Option<String> {
         let mut writer = Writer::new(self, text, span, reader);
         writer.text().then_some(writer.out)
-    }
-
-    fn near<'k>(&mut self, name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-        self.searches = self.searches.checked_sub(1)?;
-        nearest(name, known)
     }
 }
 
@@ -256,7 +247,7 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
         let Some(&step) = self.terms.tree.ids.get(id) else {
             let problem = Problem::error(self.place(start, self.at), format!("no step is called `{id}`"));
             let tree = self.terms.tree;
-            let near = self.terms.near(id, tree.items.iter().map(|item| item.id.as_str()));
+            let near = self.reader.near(id, tree.items.iter().map(|item| item.id.as_str()));
             return Err(match near {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
                 None => problem.help("a reference names the id of a step, or its agent where it has none"),
@@ -317,10 +308,10 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
         match self.part(false) {
             Some(Part::Key("output")) => self.output(step, agent, start),
             Some(Part::Key(word @ ("status" | "error"))) => Ok(self.read(step, word)),
-            Some(Part::Key("agent")) if agent.is_some() => Ok(agent.map(quoted).unwrap_or_default()),
+            Some(Part::Key("agent")) if agent.is_some() => Ok(agent.map(quote).unwrap_or_default()),
             None if inside => {
                 let output = self.read(step, "output");
-                let agent = agent.map_or_else(|| WRONG.to_owned(), quoted);
+                let agent = agent.map_or_else(|| WRONG.to_owned(), quote);
                 Ok(format!("{{'output': {output}, 'agent': {agent}}}"))
             }
             _ => Err(self.no_part(start, &item.id, &["output", "status", "error", "agent"])),
@@ -362,7 +353,7 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
                     .help(format!("its children are numbered from 0 to {}", steps.len().saturating_sub(1))),
                 Part::Key(name) => {
                     let problem = Problem::error(place, format!("`{block}` has no child `{name}`"));
-                    match self.terms.near(name, ids()) {
+                    match self.reader.near(name, ids()) {
                         Some(near) => problem.help(format!("did you mean `{near}`?")),
                         None => {
                             problem.help(format!("its children are {}", ids().take(8).collect::<Vec<_>>().join(", ")))
@@ -392,7 +383,7 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
         let written = &self.source[start..self.at];
         let last = written.rsplit(['.', '[']).next().unwrap_or_default();
         let problem = Problem::error(self.place(start, self.at), format!("`{written}` is no part of the step `{id}`"));
-        match self.terms.near(last, known.iter().copied()) {
+        match self.reader.near(last, known.iter().copied()) {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
             None => problem.help(format!("it has {}", known.join(", "))),
         }
@@ -401,10 +392,7 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
     /// What a step gave, as the expression language reads it.
     fn read(&mut self, step: usize, part: &str) -> String {
         self.reads.push(step);
-        let id = &self.terms.tree.items[step].id;
-        let simple = id.starts_with(|c: char| c.is_ascii_alphabetic())
-            && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if simple { format!("steps.{id}.{part}") } else { format!("steps[{}].{part}", quoted(id)) }
+        format!("{}.{part}", step_of(&self.terms.tree.items[step].id))
     }
 
     /// A block as one value: its steps, and their order.
@@ -414,7 +402,7 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
 
     fn order(&self, children: usize) -> String {
         let tree = self.terms.tree;
-        let ids: Vec<String> = tree.children(children).iter().map(|step| quoted(&tree.items[*step].id)).collect();
+        let ids: Vec<String> = tree.children(children).iter().map(|step| quote(&tree.items[*step].id)).collect();
         format!("[{}]", ids.join(", "))
     }
 
@@ -446,10 +434,6 @@ impl<'t, 'a, 'n, 's, 'w> Writer<'t, 'a, 'n, 's, 'w> {
             false => self.span,
         }
     }
-}
-
-fn quoted(text: &str) -> String {
-    crate::values::quote(text)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What agents may use: toolsets as tools that there are, and as MCP servers. Knows nothing of steps.
 
+use indexmap::IndexSet;
 use relais_plan::problem::nearest;
 use relais_plan::{McpServer, Problem};
 
@@ -20,15 +21,8 @@ impl Staff<'_> {
             reader.wrong(field, "a list of toolsets", EXAMPLE);
             return Vec::new();
         };
-        let mut tools: Vec<String> = Vec::new();
-        for node in items {
-            for tool in self.toolset(node, reader) {
-                if !tools.contains(&tool) {
-                    tools.push(tool);
-                }
-            }
-        }
-        tools
+        let tools: IndexSet<String> = items.iter().flat_map(|node| self.toolset(node, reader)).collect();
+        tools.into_iter().collect()
     }
 
     fn toolset(&mut self, node: &Node, reader: &mut Reader<'_>) -> Vec<String> {

@@ -248,7 +248,8 @@ impl<'n> Reading<'_, '_, 'n> {
         let Some(text) = self.reader.name(field) else { return What::Nothing };
         if !self.staff.has(&text) {
             let problem = Problem::error(field.node.span, format!("no agent is called `{text}`"));
-            self.reader.problems.push(match nearest(&text, self.staff.names()) {
+            let near = self.reader.near(&text, self.staff.names());
+            self.reader.problems.push(match near {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
                 None => problem.help("declare it under `agents`"),
             });

@@ -3,8 +3,8 @@
 //! A `set` before the checker keeps what each path found, so that the trace shows a condition that found nothing; the
 //! checker then compares. Several finds: any is enough. Several conditions: any stops.
 
+use relais_plan::Problem;
 use relais_plan::step::{Kind, Step};
-use relais_plan::{Problem, Template};
 use serde_json::Value;
 
 use super::given;
@@ -33,8 +33,7 @@ impl Reader<'_> {
         let (mut set, mut tests) = (Vec::new(), Vec::new());
         for (position, condition) in conditions.iter().enumerate() {
             let variable = format!("found_{}", position + 1);
-            let found = Template::text(&format!("{{{{ {} }}}}", condition.found), at.span);
-            set.push((variable.clone(), found.unwrap_or(Template::Literal(Value::Null))));
+            set.push((variable.clone(), self.composed(&format!("{{{{ {} }}}}", condition.found), at.span)));
             tests.push(format!("vars.{variable} | any({})", condition.test));
         }
         let stop = if tests.is_empty() { "false".to_owned() } else { tests.join(" or ") };

@@ -129,7 +129,7 @@ impl Reader<'_> {
         self.agents.insert(at.name.to_owned(), agent);
         let prompt = Some(Template::plain(USER_MESSAGE, at.span));
         let task = Task::Agent { agent: at.name.to_owned(), prompt };
-        let call = Call { task, input: None, input_schema: None, input_as: None, output_schema: None };
+        let call = Call::new(task);
         Step::new("agent", Kind::Call(Box::new(call)), at.span)
     }
 

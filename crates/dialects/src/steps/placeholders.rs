@@ -40,10 +40,7 @@ impl Reader<'_> {
             done = end;
         }
         source.push_str(&escaped(&text[done..]));
-        Template::text(&source, field.node.span).unwrap_or_else(|problem| {
-            self.problems.push(problem);
-            Template::Literal(Value::Null)
-        })
+        self.composed(&source, field.node.span)
     }
 
     /// What a placeholder stands for. Nothing: it is text, or it is wrong and was reported.

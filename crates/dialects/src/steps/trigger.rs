@@ -5,7 +5,7 @@
 //! the data, by its dotted path: a value (equal to it), a list (one of them) or a map of operators.
 
 use relais_plan::step::Workflow;
-use relais_plan::{CatchUp, Overlap, Problem, Trigger, TriggerOn};
+use relais_plan::{Problem, Trigger, TriggerOn};
 use serde_json::Value;
 
 use super::conditions::{plain_literal, text_literal};
@@ -45,10 +45,8 @@ impl Reader<'_> {
         }
         let filter = given(&fields, "filter_rules").and_then(|field| self.filter_rules(field));
         if is_active {
-            let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
             let filter = filter.map_or(Value::Null, Value::String);
-            let on = TriggerOn::Event(event);
-            workflow.triggers.push(Trigger { on, timezone: None, overlap, catch_up, input: Value::Null, filter });
+            workflow.triggers.push(Trigger { filter, ..Trigger::new(TriggerOn::Event(event)) });
         }
     }
 

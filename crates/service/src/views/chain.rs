@@ -3,11 +3,11 @@
 //! An executor is a step that calls an agent, a tool or a workflow; one that is repeated is a single executor with all
 //! that its passes did.
 
-use relais_engine::{RunStatus, StepStatus, Stored, Usage, agent_of};
+use relais_engine::{StepStatus, Stored, Usage, agent_of};
 use relais_plan::{LargeValues, Node, NodeId, Op, Plan, Task};
 use serde_json::{Value, json};
 
-use super::{Seen, Shown, call_of, instant, ms};
+use super::{Seen, Shown, call_of, instant, ms, run_word};
 use crate::trace::{CallTrace, Tree};
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
@@ -24,7 +24,7 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "workflow_name": trace.workflow,
         "user_id": trace.user,
         "thread_id": trace.thread,
-        "status": status(trace.status),
+        "status": run_word(trace.status),
         "started_at": instant(trace.started_at),
         "completed_at": trace.ended_at.map(instant),
         "current_executor": done.clone().count(),
@@ -164,7 +164,9 @@ fn tool_call(call: &CallTrace) -> Value {
 /// Where a value lies that is too large to stand in the journal.
 fn reference(shown: &Shown<'_>, executor: &str, hash: &str) -> Value {
     match shown.plan.limits.large_values {
-        LargeValues::File => json!({ "type": "file", "path": format!("{}/executor_{executor}.json", shown.files) }),
+        LargeValues::File => {
+            json!({ "type": "file", "path": format!("{}/{}", shown.files, LargeValues::file_name(executor)) })
+        }
         LargeValues::Blob => json!({ "type": "db", "table": "blobs", "row_id": hash }),
     }
 }
@@ -199,20 +201,12 @@ fn word(status: StepStatus) -> &'static str {
     }
 }
 
-fn status(word: &str) -> &str {
-    match word {
-        word if word == RunStatus::Waiting.word() => RunStatus::Running.word(),
-        word if word == RunStatus::Stopped.word() => RunStatus::Completed.word(),
-        other => other,
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::fixture::*;
     use super::*;
-    use relais_engine::{Blob, ErrorKind, Failure};
+    use relais_engine::{Blob, ErrorKind, Failure, RunStatus};
 
     const FLOW: &str = "name: flow\nalias: daily_price_monitor\nagents: { a: { model: sim/x, instructions: hi } }\n\
                         steps: [{ id: fetch, agent: a }, { id: compare, agent: a }, { id: tell, agent: a }]\n";

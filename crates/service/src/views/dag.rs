@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use relais_engine::{RunStatus, StepStatus};
 use serde_json::{Map, Value, json};
 
-use super::{Seen, Shown, instant, ms};
+use super::{Seen, Shown, instant, ms, run_word, step_word};
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
     let trace = shown.trace;
@@ -14,7 +14,7 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "execution_id": trace.run,
         "workflow_id": shown.workflow_id(),
         "workflow_name": trace.workflow,
-        "status": status(trace.status),
+        "status": run_word(trace.status),
         "start_time": instant(trace.started_at),
         "end_time": trace.ended_at.map(instant),
         "current_node_id": current(shown),
@@ -49,7 +49,7 @@ fn node_states(shown: &Shown<'_>) -> Map<String, Value> {
 fn visited(seen: &Seen<'_, '_>, count: u64) -> Value {
     let step = seen.step;
     let mut state = json!({
-        "status": word(step.status),
+        "status": step_word(step.status),
         "start_time": instant(step.started_at),
         "end_time": step.ended_at.map(instant),
         "duration_ms": ms(step.started_at, step.ended_at),
@@ -83,22 +83,6 @@ fn current(shown: &Shown<'_>) -> Option<String> {
 fn errors(shown: &Shown<'_>) -> Vec<Value> {
     let failed = shown.trace.steps.iter().filter_map(|step| Some((step, step.error.as_ref()?)));
     failed.map(|(step, error)| json!({ "node_id": step.key, "kind": error.kind, "message": error.message })).collect()
-}
-
-fn word(status: StepStatus) -> &'static str {
-    match status {
-        StepStatus::Waiting => StepStatus::Running.word(),
-        StepStatus::Cancelled => StepStatus::Failed.word(),
-        other => other.word(),
-    }
-}
-
-fn status(word: &str) -> &str {
-    match word {
-        word if word == RunStatus::Waiting.word() => RunStatus::Running.word(),
-        word if word == RunStatus::Stopped.word() => RunStatus::Completed.word(),
-        other => other,
-    }
 }
 
 #[cfg(test)]

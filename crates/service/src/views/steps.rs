@@ -9,7 +9,7 @@ use relais_engine::{Millis, RunStatus, StepStatus, Stored, agent_of};
 use relais_plan::{Node, Op, Until};
 use serde_json::{Map, Value, json};
 
-use super::{Seen, Shown, derived, instant, said_to};
+use super::{Seen, Shown, derived, instant, said_to, step_word};
 use crate::trace::CallTrace;
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
@@ -77,7 +77,7 @@ fn instance(shown: &Shown<'_>, seen: &Seen<'_, '_>, visit: u32) -> Value {
         "workflow_instance_uuid": shown.trace.run,
         link(kind): step.key,
         "name": name(seen.node),
-        "status": word(step.status),
+        "status": step_word(step.status),
         "started_at": instant(step.started_at),
         "finished_at": step.ended_at.map(instant),
         "error_message": step.error.as_ref().map(|error| &error.message),
@@ -159,14 +159,6 @@ fn message(said: &Value) -> Value {
         told["model"] = model.clone();
     }
     told
-}
-
-fn word(status: StepStatus) -> &'static str {
-    match status {
-        StepStatus::Waiting => StepStatus::Running.word(),
-        StepStatus::Cancelled => StepStatus::Failed.word(),
-        other => other.word(),
-    }
 }
 
 fn status(word: &str) -> &str {

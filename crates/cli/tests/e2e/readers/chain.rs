@@ -39,7 +39,7 @@ fn step<'t>(trace: &'t Value, key: &str) -> &'t Value {
 
 #[test]
 fn the_examples_run_as_they_are_written() {
-    // keeps A-01, A-02, A-03, A-04, A-09
+    // keeps A-03, A-09
     for (file, steps) in [("daily-price-monitor.py", 3), ("daily-price-monitor.json", 3), ("price-monitor.py", 2)] {
         let home = Home::new();
         home.relais(&["run", &example(file), "--simulate", "--seed", "7"]).expect(0);
@@ -85,7 +85,7 @@ fn outputs_reach_the_next_prompt() {
             executor("a", "First: $previous_output", json!({"prices": [{"p": "int"}], "s": "str"})),
             executor(
                 "b",
-                "All: $previous_output. List: $previous_output.prices; {previous_output.s}",
+                "All: $previous_output. List: $previous_output.prices; {previous_output.s}; {previous_output}",
                 json!({"y": "int"}),
             ),
             executor("c", "No reference {{ here }}", json!({"z": "int"})),
@@ -96,7 +96,8 @@ fn outputs_reach_the_next_prompt() {
     assert!(said(&received[0], "system").starts_with("First: $previous_output"));
     let whole = "{\n  \"prices\": [\n    {\n      \"p\": 1\n    }\n  ],\n  \"s\": \"x\"\n}";
     let second = said(&received[1], "system");
-    assert!(second.starts_with(&format!("All: {whole}. List: [\n  {{\n    \"p\": 1\n  }}\n]; x")), "{second}");
+    let expected = format!("All: {whole}. List: [\n  {{\n    \"p\": 1\n  }}\n]; x; {whole}");
+    assert!(second.starts_with(&expected), "{second}");
     assert_eq!(said(&received[1], "user"), "Execute your task.");
     assert!(said(&received[2], "system").starts_with("No reference {{ here }}"));
     let third = said(&received[2], "user");
@@ -132,7 +133,8 @@ fn a_failure_stops_the_chain_keeps_the_last_output_and_can_be_resumed() {
     home.relais(&["run", "chain.json"]).expect(1);
     let trace = home.expect_status("partial_success");
     assert_eq!(trace["output"]["value"], json!({"x": 1}));
-    assert!(!trace["steps"].as_array().unwrap().iter().any(|step| step["key"] == "c" && step["status"] == "completed"));
+    assert!(trace["steps"].as_array().unwrap().iter().all(|step| step["key"] != "c"), "it never starts: {trace:#}");
+    assert_eq!(server.received().len(), 2);
     server.push(Behaviour::say(r#"{"x": 2}"#));
     server.push(Behaviour::say(r#"{"x": 3}"#));
     home.relais(&["resume", "--last"]).expect(0);
@@ -248,6 +250,9 @@ fn a_large_output_is_a_file_that_the_next_executor_can_read() {
             }
         }
     });
+    let mut elsewhere = executor("a", "A", json!({"list": ["str"]}));
+    elsewhere["output_ref"] = json!({"type": "kb"});
+    chain(&server, &[elsewhere]).relais(&["validate", "chain.json"]).expect(2).says(&["no knowledge store"]);
     let mut second = executor("b", "See <<<$previous_output>>>", json!({"ok": "bool"}));
     second["tools"] = json!(["read_file"]);
     let home = chain(&server, &[executor("a", "A", json!({"list": ["str"]})), second]);
@@ -281,6 +286,10 @@ fn schedules_in_words_are_understood_or_refused() {
         let native = home.relais(&["convert", "s.json"]).expect(0).stdout;
         assert!(native.contains(expected), "{expected} in {native}");
     }
+    // Told of a failure and not of success: as in the native format, where nothing is said.
+    home.file("s.json", &spec(json!({})));
+    let native = home.relais(&["convert", "s.json"]).expect(0).stdout;
+    assert!(!native.contains("notify") && !native.contains("triggers"), "{native}");
     for (more, expected) in [
         (json!({"schedule_type": "recurring", "cron_expression": "now and then"}), "schedules that are understood"),
         (json!({"schedule_type": "recurring"}), "needs `cron_expression`"),
@@ -291,6 +300,38 @@ fn schedules_in_words_are_understood_or_refused() {
     ] {
         home.file("s.json", &spec(more));
         home.relais(&["validate", "s.json"]).expect(2).says(&[expected]);
+    }
+}
+
+#[test]
+fn an_executor_is_what_its_spec_says() {
+    // keeps A-01, A-02, A-04
+    let server = ModelServer::start();
+    server.always(Behaviour::say(r#"{"s": "x", "n": 1, "f": 0.5, "b": true, "list": [{"p": 1}]}"#));
+    let shorthand = json!({"s": "str", "n": "int", "f": "float", "b": "bool", "list": [{"p": "float"}]});
+    // No description; a hint about how often it goes round.
+    let mut spec = executor("a", "Fetch.", shorthand);
+    (spec["tools"], spec["iteration_hint"]) = (json!(["read_file"]), json!("Once per product."));
+    let home = chain(&server, &[spec, executor("b", "Report.", json!({"s": "str"}))]);
+    home.relais(&["run", "chain.json"]).expect(0);
+    let received = server.received();
+    let body = &received[0].body;
+    assert_eq!(body["model"], "gpt-4o-mini");
+    assert_eq!(body["tools"].as_array().map(Vec::len), Some(1));
+    assert!(said(&received[0], "system").starts_with("Fetch.\n\nIteration hint: Once per product."));
+    assert!(!said(&received[1], "system").contains("Iteration hint"));
+    let schema = &body["response_format"]["json_schema"]["schema"];
+    assert_eq!(schema["required"], json!(["s", "n", "f", "b", "list"]));
+    for (path, kind) in [
+        ("s/type", "string"),
+        ("n/type", "integer"),
+        ("f/type", "number"),
+        ("b/type", "boolean"),
+        ("list/type", "array"),
+        ("list/items/type", "object"),
+        ("list/items/properties/p/type", "number"),
+    ] {
+        assert_eq!(schema["properties"].pointer(&format!("/{path}")), Some(&json!(kind)), "{path} in {schema:#}");
     }
 }
 
@@ -352,8 +393,15 @@ fn tools_that_have_changed_are_warned_about() {
     let db = rusqlite::Connection::open(home.database()).unwrap();
     let update = "UPDATE documents SET body = replace(body, 'sha256:', 'sha256:0') WHERE kind = 'workflow'";
     assert_eq!(db.execute(update, []).unwrap(), 1);
-    drop(db);
     home.relais(&["run", "chain.json"]).expect(0).says(&["the tools of `Chain` have changed since version 1"]);
+    // The same chain in the native format, where a file can say that this is no warning.
+    let native = home.relais(&["convert", "chain.json"]).expect(0).stdout;
+    home.file("strict.yaml", &format!("on_tool_drift: fail\n{native}"));
+    home.relais(&["run", "strict.yaml"]).expect(0);
+    assert_eq!(db.execute(update, []).unwrap(), 2);
+    let asked = server.received().len();
+    home.relais(&["run", "strict.yaml"]).expect(2).says(&["the tools of `Chain` have changed since version 2"]);
+    assert_eq!(server.received().len(), asked, "nothing is paid for");
 }
 
 #[test]

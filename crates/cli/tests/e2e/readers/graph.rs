@@ -247,6 +247,22 @@ fn modes_and_schedules_become_triggers() {
     good("interval", json!("weekly@0@23:30"), "0@23:30");
     good("continuous", json!("5"), "5s");
     good("continuous", json!(null), "continuous");
+    // Sunday is 0; without a time it is midnight, in UTC.
+    for (schedule, times) in [("weekly@0", "Sun"), ("weekly@6@23:30", "Sat")] {
+        let home = Home::new();
+        let mut file = graph(&[("a", "w")], &[]);
+        (file["executionMode"], file["schedule"]) = (json!("interval"), json!(schedule));
+        home.file("flow.json", &complete(&file.to_string(), &["w"]));
+        let told = home.relais(&["validate", "flow.json"]).expect(0).stdout;
+        let at = if schedule.ends_with("23:30") { "23:30 +00:00" } else { "00:00 +00:00" };
+        assert_eq!((told.matches(times).count(), told.matches(at).count()), (5, 5), "{told}");
+    }
+    // Modes can be mixed: each branch has its own.
+    let home = Home::new();
+    home.file("flow.json", &branched());
+    let triggers = |branch: &str| home.relais(&["convert", "flow.json", "--branch", branch]).expect(0).stdout;
+    assert!(triggers("broken").contains("09:00") && triggers("branch_3").contains("continuous"));
+    assert!(!triggers("side").contains("triggers"));
     for mode in [json!("one_time"), json!(null)] {
         assert!(!converted(mode, json!(null)).expect(0).stdout.contains("triggers"));
     }

@@ -199,7 +199,9 @@ fn a_failed_child_fails_the_workflow_at_once() {
         _ => Behaviour::status(400),
     });
     assert!(!told.order().contains(&"c".to_owned()));
-    told.home.expect_status("failed");
+    let trace = told.home.expect_status("failed");
+    let silent = trace["steps"].as_array().unwrap().iter().find(|step| step["key"] == "a").unwrap();
+    assert_eq!(silent["status"], "cancelled", "it was not waited for: {silent:#}");
 }
 
 fn bounded(settings: &str) -> String {
@@ -261,7 +263,7 @@ fn steps_and_blocks_are_retried() {
     let file = format!(
         "{}workflow:\n  max_loop_iterations: 1\n  steps:\n\
          \x20   - {{ type: agent, name: a, retry: {{ max_attempts: 1, backoff: fixed, initial_delay_seconds: 0.01 }} }}\n\
-         \x20   - id: p\n      type: parallel\n      retry: {{ max_attempts: 2, backoff: exponential, initial_delay_seconds: 0.01, on: [provider] }}\n\
+         \x20   - id: p\n      type: parallel\n      retry: {{ max_attempts: 2, backoff: exponential, initial_delay_seconds: 0.1, on: [provider] }}\n\
          \x20     steps: [{{ type: agent, name: b }}, {{ type: agent, name: c }}]\n\
          \x20   - {{ type: agent, name: d }}\n\
          \x20   - {{ id: never, type: condition, condition: \"{{{{ $steps.d.output }}}} == 'again'\", true: [{{ goto: a }}] }}\n",
@@ -279,10 +281,17 @@ fn steps_and_blocks_are_retried() {
     let asked = |agent: &str| told.order().iter().filter(|name| *name == agent).count();
     assert_eq!((asked("a"), asked("c"), asked("d")), (2, 3, 1), "{:?}", told.order());
     assert!(asked("b") >= 1);
+    let tries: Vec<_> = told.server.received().iter().filter(|one| model(one) == "c").map(|one| one.at).collect();
+    let pauses: Vec<Duration> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (first, second) = (Duration::from_millis(100), Duration::from_millis(200));
+    assert!(pauses[0] >= first && pauses[1] >= second, "the pauses grow: {pauses:?}");
     assert!(told.heard("d", "user").contains("[p/c (agent: c)]:\nc\n"), "only the success is seen");
     let none = format!("{}workflow: [{{ type: agent, name: a }}, {{ type: agent, name: b }}]\n", agents(&["a", "b"]));
     let told = run(&none, 1, |_, _| Behaviour::html(200));
     assert_eq!(told.order(), ["a"], "no retry unless it is asked for");
+    let other = none.replace("name: a }", "name: a, retry: { max_attempts: 2, on: [timeout, rate_limit] } }");
+    let told = run(&other, 1, |_, _| Behaviour::html(200));
+    assert_eq!(told.order(), ["a"], "nor for other errors than those that are named");
 }
 
 // keeps C-29

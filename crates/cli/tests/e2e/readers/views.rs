@@ -136,7 +136,7 @@ fn steps() -> Home {
     home
 }
 
-// keeps B-13, B-14, B-15, B-16, B-17
+// keeps B-13, B-14, B-15, B-16, B-17, B-41
 #[test]
 fn a_run_reads_as_an_instance_of_linear_steps() {
     let home = steps();
@@ -168,6 +168,12 @@ fn a_run_reads_as_an_instance_of_linear_steps() {
             ("/step_instances/3/status", json!("skipped")),
         ],
     );
+    for field in ["/user_id", "/created_at", "/step_instances/0/uuid", "/step_instances/0/user_id"] {
+        assert!(view.pointer(field).is_some_and(Value::is_string), "{field} in {view:#}");
+    }
+    for field in ["started_at", "finished_at", "created_at"] {
+        assert!(view["step_instances"][0][field].is_string(), "{field} in {view:#}");
+    }
     let checker = view["step_instances"][2].as_object().unwrap();
     assert!(!checker.contains_key("messages") && !checker.contains_key("output"), "{checker:#?}");
     let ids = |view: &Value| {
