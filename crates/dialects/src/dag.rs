@@ -32,6 +32,24 @@ struct Around<'n> {
     name: Option<String>,
     description: Option<String>,
     app: Option<Keys<'n>>,
+    /// The workflows of the file.
+    siblings: Vec<String>,
+}
+
+/// The workflows of a file that has several, by name.
+pub(crate) fn workflows(root: &Node) -> Vec<String> {
+    let names: Vec<String> = match root.child("apps").map(|apps| &apps.data) {
+        Some(Data::List(apps)) => apps.iter().filter_map(workflow_name).collect(),
+        Some(Data::Map(_) | Data::Scalar(_)) | None => Vec::new(),
+    };
+    if names.len() > 1 { names } else { Vec::new() }
+}
+
+fn workflow_name(app: &Node) -> Option<String> {
+    let config = app.child("app_config").or_else(|| app.child("appConfig"))?;
+    config.child("workflow")?;
+    let own = config.child("agent_name").or_else(|| config.child("agentName"));
+    own.or_else(|| app.child("name"))?.as_text().map(str::to_owned)
 }
 
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
@@ -46,6 +64,7 @@ pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
         name: top.get("name").and_then(|field| reader.name(field)),
         description: top.get("description").and_then(|field| reader.text(field)),
         app: None,
+        siblings: apps.iter().map(|(name, _)| name.clone()).collect(),
     };
     let workflow = match (top.get("workflow"), reader.dag_chosen(apps, root.span)) {
         (Some(field), None) => field,
@@ -165,6 +184,7 @@ impl Reader<'_> {
         let app = |key: &str| around.app.as_ref().and_then(|app| app.get(key));
         Settings {
             workflow,
+            siblings: around.siblings.clone(),
             injection: keys.get("prompt_injection").map(|field| self.dag_injection(field)).unwrap_or_default(),
             retry: keys.get("retry_strategy").map(|field| self.dag_strategy(field)),
             timeout_ms: app("default_node_timeout_seconds").and_then(|field| self.duration(field)),

@@ -22,7 +22,6 @@ use relais_plan::{Agent, Problem, Span};
 
 use crate::fields::{Fields, given};
 use crate::reader::Reader;
-use crate::shape::Format;
 use crate::yaml::{Data, Node};
 use lower::{DEFAULT_ROUNDS, Graph, Lowered};
 
@@ -39,14 +38,10 @@ pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
 }
 
 /// The branches of a file, by id.
-pub(crate) fn branches(format: Format, root: &Node) -> Vec<String> {
-    match (format, &root.data) {
-        (Format::Graph, Data::Map(entries)) => {
-            let fields = Fields::new(root.span, entries);
-            listed(&fields).iter().enumerate().map(|(position, node)| branch_id(node, position)).collect()
-        }
-        _ => Vec::new(),
-    }
+pub(crate) fn branches(root: &Node) -> Vec<String> {
+    let Data::Map(entries) = &root.data else { return Vec::new() };
+    let fields = Fields::new(root.span, entries);
+    listed(&fields).iter().enumerate().map(|(position, node)| branch_id(node, position)).collect()
 }
 
 fn listed<'n>(fields: &Fields<'n>) -> &'n [Node] {

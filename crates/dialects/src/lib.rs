@@ -73,7 +73,7 @@ pub struct Loaded {
 
 /// Reads a file. Its format is found by its shape, unless the options say which it is.
 pub fn read(source: &Source, loader: &dyn Loader, options: &Options) -> Loaded {
-    let mut reading = Reading::new(source, loader);
+    let mut reading = Reading::new(source, loader, options);
     let Read { format, branches, workflow, mut problems } = reading.workflow(source, options);
     let plan = workflow.and_then(|workflow| built(workflow, source, &mut problems));
     Loaded { format, branches, plan, problems, children: reading.children }
@@ -81,7 +81,7 @@ pub fn read(source: &Source, loader: &dyn Loader, options: &Options) -> Loaded {
 
 /// A file of any format in the native one; or what is wrong with it.
 pub fn convert(source: &Source, loader: &dyn Loader, options: &Options) -> Result<String, Problems> {
-    let Read { workflow, problems, .. } = Reading::new(source, loader).workflow(source, options);
+    let Read { workflow, problems, .. } = Reading::new(source, loader, options).workflow(source, options);
     match workflow {
         Some(workflow) if !has_errors(&problems) => Ok(write::native(&workflow)),
         Some(_) | None => Err(problems),
@@ -116,6 +116,15 @@ fn built(workflow: Workflow, source: &Source, problems: &mut Problems) -> Option
     }
     problems.sort_by_key(|problem| problem.span);
     plan
+}
+
+/// What a file holds beside its main part, or instead of one.
+fn branches(format: Format, root: &Node) -> Vec<String> {
+    match format {
+        Format::Graph => graph::branches(root),
+        Format::Dag => dag::workflows(root),
+        Format::Native | Format::Chain | Format::Steps | Format::Pipeline => Vec::new(),
+    }
 }
 
 fn by_format(format: Format, root: &Node, reader: &mut Reader<'_>) -> Workflow {
@@ -154,8 +163,8 @@ struct Pinned {
 }
 
 impl<'l> Reading<'l> {
-    fn new(source: &Source, loader: &'l dyn Loader) -> Reading<'l> {
-        let open = vec![Open { name: source.name.clone(), height: 1 }];
+    fn new(source: &Source, loader: &'l dyn Loader, options: &Options) -> Reading<'l> {
+        let open = vec![Open { name: part_name(&source.name, options.branch.as_deref()), height: 1 }];
         Reading { loader, open, known: HashMap::new(), loads: 0, children: Vec::new() }
     }
 
@@ -167,7 +176,7 @@ impl<'l> Reading<'l> {
                 return Read { format, branches: Vec::new(), workflow: None, problems };
             }
         };
-        let branches = graph::branches(format, &root);
+        let branches = branches(format, &root);
         let Some(expansion) = expansion else {
             let (workflow, problems) = self.tree(format, &root, source, options);
             return Read { format, branches, workflow: Some(workflow), problems };
@@ -209,8 +218,8 @@ impl<'l> Reading<'l> {
         Ok(Parsed { format, root, expansion: Some(expansion) })
     }
 
-    fn file(&mut self, source: &Source) -> (Option<Plan>, Problems) {
-        let Read { workflow, mut problems, .. } = self.workflow(source, &Options::default());
+    fn file(&mut self, source: &Source, branch: Option<String>) -> (Option<Plan>, Problems) {
+        let Read { workflow, mut problems, .. } = self.workflow(source, &Options { format: None, branch });
         (workflow.and_then(|workflow| built(workflow, source, &mut problems)), problems)
     }
 
@@ -220,11 +229,16 @@ impl<'l> Reading<'l> {
             return Err(format!("more than {MAX_WORKFLOW_CALLS} calls of workflows in all"));
         }
         let from = self.open.last().map(|open| open.name.clone()).unwrap_or_default();
-        let source = self.loader.load(reference, &from)?;
-        self.refuse_cycle(&source.name)?;
-        let pinned = match self.known.get(&source.name) {
+        let (file, branch) = match reference.rsplit_once('#') {
+            Some((file, branch)) if !branch.is_empty() => (file, Some(branch.to_owned())),
+            _ => (reference, None),
+        };
+        let source = self.loader.load(file, &from)?;
+        let name = part_name(&source.name, branch.as_deref());
+        self.refuse_cycle(&name)?;
+        let pinned = match self.known.get(&name) {
             Some(known) => known.clone()?,
-            None => self.compile(source)?,
+            None => self.compile(source, name, branch)?,
         };
         if self.open.len() + pinned.height > MAX_WORKFLOW_DEPTH {
             return Err(self.too_deep());
@@ -245,12 +259,12 @@ impl<'l> Reading<'l> {
         Err(format!("workflows call one another in a circle: {} calls {name}", self.chain(first)))
     }
 
-    fn compile(&mut self, source: Source) -> Result<Pinned, String> {
+    fn compile(&mut self, source: Source, name: String, branch: Option<String>) -> Result<Pinned, String> {
         if self.open.len() >= MAX_WORKFLOW_DEPTH {
             return Err(self.too_deep());
         }
-        self.open.push(Open { name: source.name.clone(), height: 1 });
-        let (plan, problems) = self.file(&source);
+        self.open.push(Open { name: name.clone(), height: 1 });
+        let (plan, problems) = self.file(&source, branch);
         let height = self.open.pop().map_or(1, |open| open.height);
         let pinned = match plan {
             Some(plan) if !has_errors(&problems) => {
@@ -260,7 +274,7 @@ impl<'l> Reading<'l> {
             }
             Some(_) | None => Err(refused(&source, &problems)),
         };
-        self.known.insert(source.name, pinned.clone());
+        self.known.insert(name, pinned.clone());
         pinned
     }
 
@@ -270,6 +284,14 @@ impl<'l> Reading<'l> {
 
     fn chain(&self, first: usize) -> String {
         self.open.iter().skip(first).map(|open| open.name.as_str()).collect::<Vec<_>>().join(" calls ")
+    }
+}
+
+/// `apps.yaml#nightly` is the part `nightly` of a file with several.
+fn part_name(file: &str, branch: Option<&str>) -> String {
+    match branch {
+        Some(branch) => format!("{file}#{branch}"),
+        None => file.to_owned(),
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Reader<'w> {
     pub workflows: &'w mut dyn Workflows,
     /// The name of a workflow that has none of its own: that of its file.
     pub stem: String,
+    /// The file itself, as a workflow beside it would name it.
+    pub file: String,
     /// Which graph of a file with several is read; none means the main one.
     pub branch: Option<String>,
     /// Declared agents and, under the id of their step, those written into a step.
@@ -35,6 +37,7 @@ impl<'w> Reader<'w> {
         Reader {
             workflows,
             stem: stem(file),
+            file: format!("./{}", base(file)),
             branch,
             agents: IndexMap::new(),
             problems: Vec::new(),
@@ -49,9 +52,13 @@ impl<'w> Reader<'w> {
     }
 }
 
+fn base(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
 /// `dir/price-monitor.yaml` is called `price-monitor`.
 fn stem(path: &str) -> String {
-    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let file = base(path);
     match file.rsplit_once('.') {
         Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
         _ => file.to_owned(),

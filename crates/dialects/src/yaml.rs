@@ -89,7 +89,7 @@ impl Node {
         node.span
     }
 
-    fn child(&self, segment: &str) -> Option<&Node> {
+    pub fn child(&self, segment: &str) -> Option<&Node> {
         match &self.data {
             Data::Scalar(_) => None,
             Data::List(items) => items.get(segment.parse::<usize>().ok()?),

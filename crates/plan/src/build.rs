@@ -265,6 +265,7 @@ impl Lowering {
     }
 
     fn choose(&mut self, id: NodeId, branches: Vec<Branch>, other: Option<Vec<Step>>, ends: &mut Vec<NodeId>) -> Op {
+        self.refuse_doubled_arms(&branches);
         let mut arms = Vec::with_capacity(branches.len());
         for (position, branch) in branches.into_iter().enumerate() {
             let jump = self.arm(id, branch.steps, &format!("arm_{}", position + 1), ends);
@@ -272,6 +273,16 @@ impl Lowering {
         }
         let other = other.map(|steps| self.arm(id, steps, "other", ends));
         Op::Choose { arms, other }
+    }
+
+    /// The first of two equal arms is taken, so the second would never run.
+    fn refuse_doubled_arms(&mut self, branches: &[Branch]) {
+        let mut seen = std::collections::HashSet::new();
+        for branch in branches.iter().filter(|branch| !seen.insert(branch.when.source())) {
+            let message = format!("two cases are the same: `{}`", branch.label);
+            let help = "the first of them is taken; leave one out";
+            self.problems.push(Problem::error(branch.when.span(), message).help(help));
+        }
     }
 
     fn arm(&mut self, choose: NodeId, steps: Vec<Step>, name: &str, ends: &mut Vec<NodeId>) -> Jump {

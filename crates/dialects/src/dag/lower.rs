@@ -39,6 +39,8 @@ const ARTIFACT_TOOLS: [&str; 3] = ["load_artifact", "save_artifact", "list_artif
 #[derive(Default)]
 pub(super) struct Settings {
     pub workflow: String,
+    /// The workflows of the same file.
+    pub siblings: Vec<String>,
     pub injection: Injection,
     pub retry: Option<Retry>,
     pub timeout_ms: Option<u64>,
@@ -390,7 +392,11 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
 
     fn workflow(&mut self, number: usize) -> Kind {
         let field = self.nodes.parts[number].keys.get("workflow");
-        let workflow = field.and_then(|field| self.reader.name(field)).unwrap_or_default();
+        let mut workflow = field.and_then(|field| self.reader.name(field)).unwrap_or_default();
+        // Another workflow of this file goes by its name alone.
+        if self.settings.siblings.contains(&workflow) {
+            workflow = format!("{}#{workflow}", self.reader.file);
+        }
         let mut plan = String::new();
         match field {
             Some(field) if !workflow.is_empty() => match self.reader.workflows.pin(&workflow, field.node.span) {
@@ -413,7 +419,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
     fn agent(&mut self, number: usize) -> Kind {
         let input = Some(self.input(number));
         let id = self.nodes.parts[number].id.clone();
-        let agent = self.agent_of(number);
+        let agent = self.agent_of(number, input.as_ref());
         self.reader.agents.insert(id.clone(), agent);
         let prompt = Some(Template::plain(&format!("Execute your task as node '{id}'."), Span::default()));
         let input_as = Some(artifact(&id));
@@ -422,7 +428,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
     }
 
     /// The persona at this node: the same model and tools, the node's own prompt and schemas.
-    fn agent_of(&mut self, number: usize) -> Agent {
+    fn agent_of(&mut self, number: usize, given: Option<&Template>) -> Agent {
         let Persona { description, instruction, models, temperature, max_tokens, mut tools, input, output } =
             self.persona(number);
         for tool in ARTIFACT_TOOLS {
@@ -440,6 +446,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
             position: (self.places[number], self.nodes.parts.len()),
             instruction: &instruction,
             request: request.as_ref().map(|(text, span)| (text.as_str(), *span)),
+            fields: input_fields(given, input.as_ref()),
             input_schema: input.as_ref(),
             output_schema: output.as_ref(),
             injection: &self.settings.injection,
@@ -593,4 +600,17 @@ impl Reader<'_> {
         }
         retry.max_delay_ms = keys.get("max_duration").and_then(|field| self.duration(field));
     }
+}
+
+/// The fields of a node's input: those it is given, else those its schema declares and no others.
+fn input_fields(given: Option<&Template>, schema: Option<&Schema>) -> Option<Vec<String>> {
+    match given {
+        Some(Template::Map(fields)) => return Some(fields.iter().map(|(key, _)| key.clone()).collect()),
+        Some(Template::Literal(Value::Object(map))) => return Some(map.keys().cloned().collect()),
+        Some(Template::Literal(_) | Template::Ref(_) | Template::Text(_) | Template::List(_)) | None => {}
+    }
+    let json = schema?.json();
+    let is_open = json.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
+    let properties = json.get("properties").filter(|_| !is_open)?.as_object()?;
+    Some(properties.keys().cloned().collect())
 }

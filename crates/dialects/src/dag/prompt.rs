@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use relais_plan::path::{self, Segment};
+use relais_plan::problem::nearest;
 use relais_plan::{Problem, Problems, Schema, Span, Template};
 use serde_json::Value;
 
@@ -50,6 +51,8 @@ pub(crate) struct Prompt<'a> {
     pub instruction: &'a str,
     /// The task in the author's words. None: one is made of the instruction and the input's fields.
     pub request: Option<(&'a str, Span)>,
+    /// The fields that the input has, where they are known.
+    pub fields: Option<Vec<String>>,
     pub input_schema: Option<&'a Schema>,
     pub output_schema: Option<&'a Schema>,
     pub injection: &'a Injection,
@@ -71,9 +74,31 @@ impl Prompt<'_> {
     }
 
     fn requested(&self, text: &str, span: Span, problems: &mut Problems) -> String {
-        let resolved =
-            self.with_variables(text, &mut |place| problems.push(unknown(&text[place.clone()], text, span, place)));
+        let mut tell = |place: Range<usize>| {
+            let problem = unknown(&text[place.clone()], text, span, place.clone());
+            problems.push(match self.lacking(&text[place]) {
+                Some(field) => Problem { message: format!("the input of this node has no `{field}`"), ..problem }
+                    .help(self.advice(&field)),
+                None => problem,
+            });
+        };
+        let resolved = self.with_variables(text, &mut tell);
         resolved.trim_end().to_owned()
+    }
+
+    /// The field that a variable names and the input does not have.
+    fn lacking(&self, written: &str) -> Option<String> {
+        let name = written.strip_prefix("{{")?.strip_suffix("}}")?.trim();
+        let field = first_field(&input_segments(name)?)?;
+        self.fields.as_ref().filter(|fields| !fields.contains(&field)).map(|_| field.clone())
+    }
+
+    fn advice(&self, field: &str) -> String {
+        let fields = self.fields.as_deref().unwrap_or_default();
+        match nearest(field, fields.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean `{{{{input.{near}}}}}`?"),
+            None => format!("it has: {}", fields.join(", ")),
+        }
     }
 
     fn default_request(&self, instruction: &str) -> String {
@@ -149,17 +174,29 @@ impl Prompt<'_> {
         match name {
             "workflow.name" => Some(self.workflow.to_owned()),
             "node.id" => Some(self.node.to_owned()),
-            _ => Some(format!("«value:{}:{}»", artifact(self.node), input_path(name)?)),
+            _ => {
+                let segments = input_segments(name)?;
+                let is_known = |field: &String| self.fields.as_ref().is_none_or(|fields| fields.contains(field));
+                first_field(&segments).as_ref().is_none_or(is_known).then_some(())?;
+                Some(format!("«value:{}:{}»", artifact(self.node), path::show(&segments)))
+            }
         }
     }
 }
 
+fn first_field(segments: &[Segment]) -> Option<String> {
+    match segments.first() {
+        Some(Segment::Key(key)) => Some(key.clone()),
+        Some(Segment::Index(_)) | None => None,
+    }
+}
+
 /// The path behind `input`, if it is one; the input as a whole has no reference of its own.
-fn input_path(name: &str) -> Option<String> {
+fn input_segments(name: &str) -> Option<Vec<Segment>> {
     let rest = name.strip_prefix("input").filter(|rest| rest.starts_with(['.', '[']))?;
     let segments = path::parse(rest.strip_prefix('.').unwrap_or(rest)).ok()?;
     let fits = |segment: &Segment| !matches!(segment, Segment::Key(key) if key.contains(['»', '\n']));
-    (!segments.is_empty() && segments.iter().all(fits)).then(|| path::show(&segments))
+    (!segments.is_empty() && segments.iter().all(fits)).then_some(segments)
 }
 
 fn unknown(written: &str, text: &str, span: Span, place: Range<usize>) -> Problem {
@@ -275,6 +312,7 @@ mod tests {
             position: (2, 5),
             instruction: "Validate customer information for correctness.\n",
             request: None,
+            fields: None,
             input_schema: None,
             output_schema: None,
             injection,
@@ -451,6 +489,13 @@ LINE
         check("{{input.a..b}}", "`{{input.a..b}}` is no variable of a request", (10, 24));
         check("{{input.a»b}}", "`{{input.a»b}}` is no variable of a request", (10, 24));
         check("{{inputs.a}}", "`{{inputs.a}}` is no variable of a request", (10, 22));
+        let injection = Injection::default();
+        let known = Prompt { fields: Some(vec!["name".into()]), ..base(&injection) };
+        let mut problems = Vec::new();
+        let text = known.requested("{{input.nam}} {{input.name.x}}", Span::new(10, 40), &mut problems);
+        assert_eq!(text, "{{input.nam}} «value:node_validate_customer_input.json:name.x»");
+        let told: Vec<_> = problems.iter().map(|p| (p.message.as_str(), p.help.as_deref())).collect();
+        assert_eq!(told, [("the input of this node has no `nam`", Some("did you mean `{{input.name}}`?"))]);
         check("a {{ input.x", "`{{` is never closed in this request", (12, 22));
     }
 

@@ -447,7 +447,7 @@ proptest! {
         normal::workflow(&mut workflow);
         let text = super::native(&workflow);
         let source = Source { name: "other.yaml".into(), text: text.clone() };
-        let read = Reading::new(&source, &Child).workflow(&source, &Options::default());
+        let read = Reading::new(&source, &Child, &Options::default()).workflow(&source, &Options::default());
         prop_assert!(read.problems.is_empty(), "{}\n{text}", source.render(&read.problems, false));
         let read = read.workflow.unwrap();
         prop_assert_eq!(&super::native(&read), &text);

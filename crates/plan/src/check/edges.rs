@@ -104,10 +104,12 @@ impl<'p> Edges<'p> {
         let given = |key: &str| entries.iter().any(|(name, _)| name == key);
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         let mut absent: Vec<&str> = required.filter(|key| !given(key)).collect();
+        // Reading what is not declared is a slip; giving more than is asked for is one only where that is refused.
+        let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
         for (key, value) in entries {
             match shape::field(schema, key) {
                 Ok(Shape::Json(property)) => self.below(key, value, property, place),
-                Err(miss) if miss.closed && miss.instead.is_none() => {
+                Err(miss) if is_closed && miss.instead.is_none() => {
                     let near = nearest(key, miss.known.iter().copied());
                     // One slip of the pen is one problem.
                     absent.retain(|absent| near != Some(absent));

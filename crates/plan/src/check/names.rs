@@ -435,11 +435,7 @@ fn missing(place: &str, segment: &Segment, miss: &Miss<'_>, span: Span) -> Probl
     }
     let message = format!("`{place}` has no field `{name}`");
     let near = nearest(&name, miss.known.iter().copied());
-    let problem = match near.is_some() || miss.closed {
-        true => Problem::error(span, message),
-        false => Problem::warning(span, format!("{message} in its schema")),
-    };
-    problem.help(match near {
+    Problem::error(span, message).help(match near {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("its fields are: {}", listed(miss.known.iter().copied())),
     })

@@ -25,8 +25,6 @@ pub(super) enum Shape<'p> {
 pub(super) struct Miss<'p> {
     /// What would be there.
     pub known: Vec<&'p str>,
-    /// No other field can be there.
-    pub closed: bool,
     /// What is there instead of something with fields.
     pub instead: Option<String>,
 }
@@ -150,7 +148,7 @@ impl<'p> Shape<'p> {
 
 impl Miss<'_> {
     fn instead(what: &str) -> Self {
-        Miss { known: Vec::new(), closed: true, instead: Some(what.to_owned()) }
+        Miss { known: Vec::new(), instead: Some(what.to_owned()) }
     }
 }
 
@@ -165,7 +163,7 @@ fn named<'p>(
 ) -> Result<Shape<'p>, Miss<'p>> {
     match names.clone().position(|name| name == key) {
         Some(position) => Ok(below(position)),
-        None => Err(Miss { known: names.collect(), closed: true, instead: None }),
+        None => Err(Miss { known: names.collect(), instead: None }),
     }
 }
 
@@ -198,10 +196,9 @@ pub(super) fn field<'p>(schema: &'p Value, key: &str) -> Result<Shape<'p>, Miss<
     }
     match schema.get("additionalProperties") {
         Some(Value::Object(_)) | Some(Value::Bool(true)) => Ok(Shape::Any),
-        other => {
-            let closed = other == Some(&Value::Bool(false));
-            Err(Miss { known: properties.keys().map(String::as_str).collect(), closed, instead: None })
-        }
+        // What a schema names and nothing else: a field that nobody declared is a slip, unless the schema says that
+        // there are more.
+        _ => Err(Miss { known: properties.keys().map(String::as_str).collect(), instead: None }),
     }
 }
 

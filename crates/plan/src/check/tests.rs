@@ -253,7 +253,7 @@ fn fields() {
     steps(
         json!([test("steps.x_typed.output.wholly_other == 'a'")]),
         &[
-            "warning: `steps.x_typed.output` has no field `wholly_other` in its schema | its fields are: `title`, `score`, `good`, `links`",
+            "error: `steps.x_typed.output` has no field `wholly_other` | its fields are: `title`, `score`, `good`, `links`",
         ],
     );
     steps(

@@ -71,7 +71,7 @@ workflow:
 
 /// The nodes that ran, in order.
 fn ran(project: &Project) -> Vec<String> {
-    project.ended().into_iter().map(|(key, _)| key).collect()
+    project.ended().into_iter().filter(|(_, status)| status != "skipped").map(|(key, _)| key).collect()
 }
 
 fn exits(work: Vec<Value>) -> Project {
@@ -224,4 +224,66 @@ fn a_file_of_the_released_form_runs() {
     let native = project.home.relais(&["convert", "flow.yaml"]).expect(0).stdout;
     assert!(native.contains("temperature: 0.1") && native.contains("max_tokens: 16000"), "{native}");
     assert!(!native.contains("API_KEY") && !native.contains("ORDERS_"), "{native}");
+}
+
+const SEVERAL: &str = r#"
+apps:
+  - name: inner
+    app_config: { agent_name: Inner, workflow: { nodes: [{ id: a, type: agent, agent_name: P }] } }
+  - name: outer
+    app_config: { agent_name: Outer, workflow: { nodes: [{ id: call, type: workflow, workflow_name: Inner, input: { x: 1 } }] } }
+  - name: p
+    app_config: { agent_name: P, instruction: Do it., output_schema: { type: object, properties: { r: { type: string } }, required: [r] } }
+"#;
+
+// keeps E-42
+#[test]
+fn workflows_of_one_file_call_one_another() {
+    let home = Home::new();
+    home.file("apps.yaml", SEVERAL);
+    home.relais(&["validate", "apps.yaml"]).expect(0).prints(&["branch Inner: ", "branch Outer: "]);
+    home.relais(&["run", "apps.yaml", "--simulate"]).expect(2).says(&["several workflows: Inner, Outer"]);
+    home.relais(&["run", "apps.yaml", "--branch", "Outer", "--simulate"]).expect(0);
+    let converted = home.relais(&["convert", "apps.yaml", "--branch", "Outer"]).expect(0);
+    home.file("converted.yaml", &converted.stdout);
+    home.relais(&["run", "converted.yaml", "--simulate"]).expect(0);
+    home.file("apps.yaml", &SEVERAL.replace("id: a, type", "id: a, tipe: x, type"));
+    home.relais(&["validate", "apps.yaml"]).expect(2).says(&["`tipe`"]);
+}
+
+#[test]
+fn what_would_be_lost_or_never_taken_is_refused() {
+    let check = |nodes: &str, said: &str| {
+        let home = Home::new();
+        let nodes = format!("personas: [{{ agent_name: P, instruction: Do it. }}]\nworkflow: {{ nodes: [{nodes}] }}\n");
+        home.file("flow.yaml", &nodes);
+        home.relais(&["validate", "flow.yaml"]).expect(2).says(&[said]);
+    };
+    let node = "agent_persona: P";
+    check(
+        &format!(
+            "{{ id: f, type: fork, branches: [{{ id: a, {node}, output_key: k }}, {{ id: b, {node}, output_key: k }}] }}"
+        ),
+        "two children of this block would give their output as `k`",
+    );
+    check(
+        &format!(
+            "{{ id: f, type: fork, wait_for: [a], branches: [{{ id: a, {node}, output_key: k }}, {{ id: b, {node}, output_key: l }}] }}, \
+             {{ id: n, {node}, input: {{ x: '{{{{f.output.l}}}}' }} }}"
+        ),
+        "`l`",
+    );
+    check(
+        &format!(
+            "{{ id: c, type: case, expression: '{{{{workflow.input.x}}}}', cases: [{{ value: high, nodes: [{{ id: a, {node} }}] }}, \
+             {{ value: high, nodes: [{{ id: b, {node} }}] }}] }}"
+        ),
+        "two cases are the same",
+    );
+    check(
+        &format!("{{ id: n, {node}, input: {{ name: x }}, request_template: 'Hello {{{{input.nam}}}}' }}"),
+        "the input of this node has no `nam`",
+    );
+    let misspelt = "{ type: object, propertys: { r: { type: integer } } }";
+    check(&format!("{{ id: n, {node}, output_schema_override: {misspelt} }}"), "did you mean `properties`?");
 }
