@@ -336,7 +336,8 @@ impl Text<'_> {
     fn escape(&mut self, out: &mut String) -> Read<()> {
         let start = self.at;
         self.at += 1;
-        let letter = self.peek().unwrap_or('\\');
+        // At the end of the file there is nothing to escape; that the text is not closed is told where it began.
+        let Some(letter) = self.peek() else { return Ok(()) };
         let simple = match letter {
             '\n' => None,
             'n' => Some('\n'),
@@ -635,6 +636,13 @@ mod tests {
             bomb += &format!("a{n} = [a{}, a{}, a{}, a{}]\n", n - 1, n - 1, n - 1, n - 1);
         }
         assert!(read(&bomb).unwrap_err().contains("more than"));
+    }
+
+    #[test]
+    fn a_text_that_ends_in_a_backslash_is_not_closed() {
+        for text in ["a = '\\", "a = '''\\", "a = r'\\", "a = '\\x4", "a = '\\7"] {
+            assert!(read(text).unwrap_err().contains("this"), "{text}");
+        }
     }
 
     #[test]

@@ -1,0 +1,2 @@
+# error: this text is not closed
+a = "\
