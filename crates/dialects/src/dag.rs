@@ -219,6 +219,7 @@ impl Reader<'_> {
                 return;
             }
         };
+        let before = self.problems.len();
         let on_exit = keys.get("on_exit");
         let mut nodes = self.dag_nodes(items, on_exit.map(|field| field.node));
         let exits = on_exit.map(|field| self.dag_exits(field, &mut nodes)).unwrap_or_default();
@@ -232,6 +233,11 @@ impl Reader<'_> {
         workflow.on_step_failure = if fails_fast || steps.len() < 2 { LaneFailure::Cancel } else { LaneFailure::Drain };
         workflow.steps = steps;
         lowering.finish();
+        if workflow.steps.is_empty() && self.problems.len() == before {
+            let problem =
+                Problem::error(keys.span, "every node is for the end of the run: nothing runs before it ends");
+            self.problems.push(problem.help("name fewer nodes in `on_exit`, or add one that is not named there"));
+        }
     }
 
     fn dag_exits<'n>(&mut self, field: Field<'n>, nodes: &mut Nodes<'n>) -> Vec<(ExitWhen, Vec<usize>)> {
