@@ -176,6 +176,7 @@ impl Rig {
             budget: published.plan.limits.budget,
             mode: Mode::default(),
             manifest: String::new(),
+            target: Default::default(),
         };
         Ok(self.worker.create(opened, None).await?)
     }

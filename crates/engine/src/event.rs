@@ -126,6 +126,31 @@ pub struct Opened {
     /// Hash of the tool list at the start.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manifest: String,
+    #[serde(default, skip_serializing_if = "Target::is_default")]
+    pub target: Target,
+}
+
+/// Which kept definition a run is of, and what started it. The engine only carries it; all of it may be unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// The workflow's id; names may change, ids do not.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub workflow: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub version: u32,
+    /// The branch of a graph, where it is not the main one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The id of the trigger that fired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+}
+
+impl Target {
+    pub fn is_default(&self) -> bool {
+        *self == Target::default()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

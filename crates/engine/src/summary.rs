@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Awaiting, Command, Failure, Usage};
-use crate::event::{CommandId, Millis, Opened, RunId, RunStatus};
+use crate::event::{CommandId, Millis, Opened, RunId, RunStatus, Target};
 use crate::program::Program;
 use crate::run::{Owed, Run};
 
@@ -15,6 +15,7 @@ pub struct Summary {
     pub user: String,
     pub thread: String,
     pub parent: Option<RunId>,
+    pub target: Target,
     pub status: RunStatus,
     pub started_at: Millis,
     pub ended_at: Option<Millis>,
@@ -44,7 +45,7 @@ pub fn summary(program: &Program, run: &Run) -> Summary {
 impl Summary {
     /// The row of a run that nobody has taken up yet.
     pub fn pending(run: &Run) -> Summary {
-        let Opened { workflow, plan, user, thread, parent, .. } = &run.opened;
+        let Opened { workflow, plan, user, thread, parent, target, .. } = &run.opened;
         Summary {
             run: run.id(),
             workflow: workflow.clone(),
@@ -52,6 +53,7 @@ impl Summary {
             user: user.clone(),
             thread: thread.clone(),
             parent: parent.as_ref().map(|p| p.run),
+            target: target.clone(),
             status: RunStatus::Pending,
             started_at: run.started_at,
             ended_at: None,

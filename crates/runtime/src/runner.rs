@@ -240,7 +240,9 @@ impl Runner {
             let entry = self.entry(turn.events)?;
             match self.append(&entry, resting).await {
                 Ok(()) => {
-                    self.file_outputs(large::completed_in(&entry.events)).await?;
+                    if self.keeps_files()? {
+                        self.file_outputs(large::completed_in(&entry.events)).await?;
+                    }
                     self.perform(&asked).await?;
                     self.abort_dropped().await?;
                     if resting || !self.run()?.has_decisions() {
@@ -303,15 +305,18 @@ impl Runner {
     /// After a load: the workspace may have been left without some of its files.
     async fn file_all(&mut self) -> Result<(), Trouble> {
         let run = self.run()?;
-        let steps = if run.closed.is_none() { large::completed(run) } else { Vec::new() };
-        self.file_outputs(steps).await
+        if run.closed.is_some() || !self.keeps_files()? {
+            return Ok(());
+        }
+        self.file_outputs(large::completed(run)).await
+    }
+
+    fn keeps_files(&self) -> Result<bool, Trouble> {
+        Ok(self.prepared()?.program.plan.limits.large_values == LargeValues::File)
     }
 
     /// Where the plan asks for it, large outputs lie as files before anything that may refer to them is performed.
     async fn file_outputs(&mut self, steps: Vec<(ScopeId, NodeId)>) -> Result<(), Trouble> {
-        if self.prepared()?.program.plan.limits.large_values != LargeValues::File {
-            return Ok(());
-        }
         for (scope, node) in steps {
             let Some(text) = self.large_output(scope, node).await? else { continue };
             let (prepared, run) = (self.prepared()?, self.run()?);
@@ -751,6 +756,7 @@ fn child(run: &Run, command: CommandId, start: &StartRun) -> Opened {
         budget: start.budget,
         mode: run.opened.mode.clone(),
         manifest: String::new(),
+        target: Default::default(),
     }
 }
 
@@ -810,6 +816,7 @@ mod tests {
             budget: plan.limits.budget,
             mode: Mode::default(),
             manifest: String::new(),
+            target: Default::default(),
         };
         worker.create(opened, None).await.unwrap()
     }

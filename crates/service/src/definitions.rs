@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relais_dialects::{Format, Loaded, Loader, Options as ReadOptions};
-use relais_engine::{ErrorKind, Failure};
+use relais_engine::{ErrorKind, Failure, Target};
 use relais_plan::check::World;
 use relais_plan::{OnToolDrift, Plan, Problem, Problems, Source, Span, Trigger, TriggerOn, problem};
 use relais_runtime::models::Models;
@@ -48,6 +48,8 @@ pub struct Checked {
     /// The workflow's version, counted up with each change.
     pub version: u64,
     pub manifest: String,
+    /// Which kept workflow it is.
+    pub target: Target,
     pub warnings: Vec<String>,
 }
 
@@ -236,6 +238,7 @@ impl Service {
             children: definition.children,
             version: 1,
             manifest: manifest.hash.clone(),
+            target: Target { branch: definition.branch, ..Target::default() },
             warnings,
         };
         self.keep_version(&mut checked, &file, &manifest, simulate).await?;

@@ -24,7 +24,7 @@ pub use config::Config;
 pub use definitions::{Checked, Definition, Definitions};
 pub use error::Error;
 pub use relais_dialects::{Format, Options as ReadOptions};
-pub use runs::{Fork, ResumeWith, Start, Waits};
+pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
 pub use trace::Trace;
 
 pub struct Service {

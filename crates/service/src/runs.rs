@@ -22,6 +22,16 @@ pub struct Start {
     pub thread: String,
     /// A second start with the same key answers the first run.
     pub key: Option<String>,
+    /// What started it; none means a person.
+    pub trigger: Option<Fired>,
+}
+
+/// A trigger that fired.
+#[derive(Debug, Clone)]
+pub struct Fired {
+    pub id: String,
+    /// What the run sees as `trigger`.
+    pub what: Value,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -75,18 +85,20 @@ impl Service {
         if let Some((_, bytes)) = blob {
             self.store.put_blob(bytes).await?;
         }
+        let trigger = start.trigger.as_ref().map(|fired| fired.id.clone());
         let opened = Opened {
             run: uuid::Uuid::now_v7(),
             workflow: plan.name.clone(),
             plan: plan.hash(),
             input,
-            trigger: serde_json::json!({ "type": "manual" }),
+            trigger: start.trigger.map_or_else(|| serde_json::json!({ "type": "manual" }), |fired| fired.what),
             user: self.user().to_owned(),
             thread: start.thread,
             parent: None,
             budget: plan.limits.budget,
             mode: start.mode,
             manifest: checked.manifest.clone(),
+            target: Target { trigger, ..checked.target.clone() },
         };
         let asked = opened.clone();
         let run = match self.hands_off {

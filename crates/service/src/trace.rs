@@ -118,6 +118,32 @@ pub struct ArtifactTrace {
     pub hash: String,
 }
 
+impl StepTrace {
+    /// A step of which nothing is known yet but that it has begun.
+    fn begun(plan: &Plan, place: (ScopeId, NodeId), path: String, at: Millis) -> StepTrace {
+        let node = plan.node(place.1);
+        StepTrace {
+            place,
+            depth: path.matches('/').count() + inside(plan, place.1),
+            path,
+            key: node.key.clone(),
+            name: node.other_name().map(str::to_owned),
+            kind: node.kind.clone(),
+            status: StepStatus::Running,
+            attempts: 1,
+            started_at: at,
+            ended_at: None,
+            note: None,
+            output: None,
+            text: None,
+            error: None,
+            tolerated: false,
+            usage: Usage::default(),
+            calls: Vec::new(),
+        }
+    }
+}
+
 impl Trace {
     pub fn of(program: &Program, entries: &[Entry]) -> Result<Trace, Corrupt> {
         let mut writer = Writer::new(program, entries)?;
@@ -183,28 +209,8 @@ impl<'a> Writer<'a> {
     }
 
     fn begin(&mut self, scope: ScopeId, node: NodeId, at: Millis) -> usize {
-        let plan = self.program.plan.node(node);
         let path = step_path(self.program, &self.run, scope, node);
-        let depth = path.matches('/').count() + inside(&self.program.plan, node);
-        self.steps.push(StepTrace {
-            place: (scope, node),
-            path,
-            key: plan.key.clone(),
-            name: plan.other_name().map(str::to_owned),
-            kind: plan.kind.clone(),
-            depth,
-            status: StepStatus::Running,
-            attempts: 1,
-            started_at: at,
-            ended_at: None,
-            note: None,
-            output: None,
-            text: None,
-            error: None,
-            tolerated: false,
-            usage: Usage::default(),
-            calls: Vec::new(),
-        });
+        self.steps.push(StepTrace::begun(&self.program.plan, (scope, node), path, at));
         self.open.insert((scope, node), self.steps.len() - 1);
         self.steps.len() - 1
     }

@@ -58,6 +58,7 @@ impl<'p> Drive<'p> {
             budget: program.plan.limits.budget,
             mode: Mode::default(),
             manifest: String::new(),
+            target: Default::default(),
         };
         let entry = Entry { seq: 1, at: START, version: FORMAT, events: vec![Event::Opened(Box::new(opened))] };
         let mut drive = Drive::resume(program, world, vec![entry], HashMap::new())?;

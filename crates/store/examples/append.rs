@@ -114,6 +114,7 @@ async fn create(store: &SqliteStore) -> RunId {
         user: String::new(),
         thread: String::new(),
         parent: None,
+        target: Default::default(),
         status: RunStatus::Running,
         started_at: 0,
         ended_at: None,

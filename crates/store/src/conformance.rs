@@ -69,6 +69,7 @@ pub(crate) fn summary(run: RunId, status: RunStatus) -> Summary {
         user: "ann".into(),
         thread: String::new(),
         parent: None,
+        target: Default::default(),
         status,
         started_at: 1_000,
         ended_at: status.is_final().then_some(2_000),

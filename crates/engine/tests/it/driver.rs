@@ -63,6 +63,7 @@ fn opened(case: &Case, program: &Program) -> Opened {
         budget: program.plan.limits.budget,
         mode: Mode::default(),
         manifest: String::new(),
+        target: Default::default(),
     }
 }
 

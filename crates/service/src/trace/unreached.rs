@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use relais_engine::{Millis, StepStatus, Usage};
+use relais_engine::{Millis, StepStatus};
 use relais_plan::plan::ROOT;
 use relais_plan::{Node, NodeId, Plan, RegionId};
 
@@ -115,27 +115,8 @@ fn outermost_of(plan: &Plan, id: NodeId) -> RegionId {
 }
 
 fn skipped(plan: &Plan, id: NodeId, at: Millis) -> StepTrace {
-    let node = plan.node(id);
-    let path = path(plan, id);
-    StepTrace {
-        place: (relais_engine::BODY, id),
-        depth: path.matches('/').count() + super::inside(plan, id),
-        path,
-        key: node.key.clone(),
-        name: node.other_name().map(str::to_owned),
-        kind: node.kind.clone(),
-        status: StepStatus::Skipped,
-        attempts: 0,
-        started_at: at,
-        ended_at: Some(at),
-        note: None,
-        output: None,
-        text: None,
-        error: None,
-        tolerated: false,
-        usage: Usage::default(),
-        calls: Vec::new(),
-    }
+    let begun = StepTrace::begun(plan, (relais_engine::BODY, id), path(plan, id), at);
+    StepTrace { status: StepStatus::Skipped, attempts: 0, ended_at: Some(at), ..begun }
 }
 
 #[cfg(test)]

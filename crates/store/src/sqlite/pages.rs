@@ -1,7 +1,7 @@
 //! Lists of runs, newest first. Each query walks one index in order and stops at the page's end, however many runs
 //! there are: a filter on several statuses becomes one query per status, merged here.
 
-use relais_engine::{RunId, RunStatus, Summary};
+use relais_engine::{RunId, RunStatus, Summary, Target};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row as SqlRow, params_from_iter};
 
@@ -153,6 +153,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         user: row.get(3)?,
         thread: row.get(4)?,
         parent: parent.map(RunId::from_bytes),
+        target: Target::default(),
         status: status(row)?,
         started_at: row.get(7)?,
         ended_at: row.get(8)?,
