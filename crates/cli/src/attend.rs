@@ -54,7 +54,7 @@ struct Attended<'s> {
     run: RunId,
     since: u64,
     manner: Manner,
-    following: Following<'s>,
+    following: Following,
     progress: Progress,
     ended: Option<Notice>,
     give_up_at: Option<Instant>,

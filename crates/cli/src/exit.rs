@@ -63,8 +63,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 /// The caller's mistake, or ours and the machine's?
 fn blame(error: &anyhow::Error) -> Exit {
     match error.downcast_ref::<Error>() {
-        Some(Error::Conflict(_) | Error::Unusable(_)) => Exit::Failed,
-        Some(Error::Invalid(_) | Error::NotFound(_)) => Exit::Usage,
+        Some(Error::Conflict(_) | Error::Stale(_) | Error::Busy(_) | Error::Unusable(_)) => Exit::Failed,
+        Some(Error::Invalid(_) | Error::NotFound(_) | Error::Forbidden(_)) => Exit::Usage,
         None if error.downcast_ref::<std::io::Error>().is_some() => Exit::Failed,
         None => Exit::Usage,
     }

@@ -36,22 +36,22 @@ impl Global {
 
     /// Runs a command on the opened service and ends every child process with it.
     pub fn serve<T>(&self, command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        self.serve_as(command, |service| service)
+        self.serve_as(command, Service::open)
     }
 
     /// The same for a command that leaves the work to another process.
     pub fn hand_over<T>(&self, command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        self.serve_as(command, Service::hands_off)
+        self.serve_as(command, Service::open_hands_off)
     }
 
     fn serve_as<T>(
         &self,
         command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>,
-        opened: impl FnOnce(Service) -> Service,
+        open: impl FnOnce(Config) -> Result<Service, relais_service::Error>,
     ) -> anyhow::Result<T> {
         let config = self.config()?;
         block_on(async {
-            let service = opened(Service::open(config)?);
+            let service = open(config)?;
             let outcome = command(&service).await;
             service.shut_down().await;
             outcome

@@ -216,7 +216,7 @@ impl Definitions {
 
 impl Service {
     pub fn read(&self, path: &Path, options: &ReadOptions) -> Result<Definition, Error> {
-        self.definitions.read(path, options)
+        self.core.definitions.read(path, options)
     }
 
     /// Makes sure that a definition can run now, and keeps it under its version.
@@ -225,13 +225,13 @@ impl Service {
         let warnings = definition.problems.iter().map(|p: &Problem| p.message.clone()).collect();
         let Some(plan) = definition.plan else { return Err(Error::Invalid("the file has errors".into())) };
         if !simulate {
-            self.definitions.check_models(&plan, model)?;
+            self.core.definitions.check_models(&plan, model)?;
         }
-        let tools = if simulate { Vec::new() } else { self.definitions.check_tools(&plan).await? };
+        let tools = if simulate { Vec::new() } else { self.core.definitions.check_tools(&plan).await? };
         for plan in definition.children.iter().chain([&plan]) {
             self.keep_plan(plan).await?;
         }
-        let manifest = Manifest::new(relais_plan::time::format_instant(self.clock.now())[..10].to_owned(), &tools);
+        let manifest = Manifest::new(relais_plan::time::format_instant(self.core.clock.now())[..10].to_owned(), &tools);
         let mut checked = Checked {
             plan,
             format: definition.format,
@@ -247,11 +247,11 @@ impl Service {
 
     async fn keep_plan(&self, plan: &Plan) -> Result<(), Error> {
         let key = plan_key(&plan.hash());
-        if self.store.get_document(key.clone(), None).await?.is_some() {
+        if self.core.store.get_document(key.clone(), None).await?.is_some() {
             return Ok(());
         }
         let body = serde_json::to_value(plan).map_err(|e| Error::Unusable(e.to_string()))?;
-        Ok(self.store.put_document(Document { key, version: 1, at: self.clock.now(), body }).await?)
+        Ok(self.core.store.put_document(Document { key, version: 1, at: self.core.clock.now(), body }).await?)
     }
 
     /// A new version for every change; the tools as they were then are kept with it.
@@ -265,7 +265,7 @@ impl Service {
         let plan = &checked.plan;
         let key = DocumentKey { kind: "workflow".into(), owner: self.user().to_owned(), name: plan.name.clone() };
         let hash = plan.hash();
-        let latest = self.store.get_document(key.clone(), None).await?;
+        let latest = self.core.store.get_document(key.clone(), None).await?;
         if let Some(known) = latest.as_ref().filter(|d| d.body["plan"] == hash.as_str()) {
             checked.version = known.version;
             let then = known.body["manifest"]["hash"].as_str().unwrap_or_default();
@@ -286,6 +286,10 @@ impl Service {
             tools["tools"] = json!(manifest.tools);
         }
         let body = json!({ "plan": hash, "file": file.display().to_string(), "dialect": checked.format.word(), "manifest": tools });
-        Ok(self.store.put_document(Document { key, version: checked.version, at: self.clock.now(), body }).await?)
+        Ok(self
+            .core
+            .store
+            .put_document(Document { key, version: checked.version, at: self.core.clock.now(), body })
+            .await?)
     }
 }

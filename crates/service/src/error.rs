@@ -1,4 +1,5 @@
-//! Four kinds cross layers: the author's mistake, what is not there, another's append, and our own trouble.
+//! The kinds that cross layers: the caller's mistake, what is not there or not allowed, another's change, and our own
+//! trouble.
 
 use std::path::Path;
 
@@ -14,12 +15,34 @@ pub enum Error {
     /// Somebody else is at it.
     #[error("{0}")]
     Conflict(String),
+    /// It was changed since the caller read it.
+    #[error("{0}")]
+    Stale(String),
+    /// The caller may not do this, whoever it belongs to.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The database is out of reach for now; nothing was done, the same may be asked again.
+    #[error("{0}")]
+    Busy(String),
     /// The database or the machine; the text says what to do.
     #[error("{0}")]
     Unusable(String),
 }
 
 impl Error {
+    /// A word that stays the same, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Invalid(_) => "invalid",
+            Error::NotFound(_) => "not_found",
+            Error::Conflict(_) => "conflict",
+            Error::Stale(_) => "stale",
+            Error::Forbidden(_) => "forbidden",
+            Error::Busy(_) => "busy",
+            Error::Unusable(_) => "unusable",
+        }
+    }
+
     pub fn folder(path: &Path, error: &std::io::Error) -> Error {
         let text = "choose another folder with RELAIS_HOME, or mend its permissions";
         Error::Unusable(format!("the folder {} cannot be used: {error}; {text}", path.display()))
@@ -31,9 +54,8 @@ impl From<relais_store::Error> for Error {
         match error {
             relais_store::Error::NotFound(what) => Error::NotFound(format!("there is no {what}")),
             relais_store::Error::Conflict { .. } => Error::Conflict(error.to_string()),
-            relais_store::Error::Busy(_) | relais_store::Error::Unusable(_) | relais_store::Error::Internal(_) => {
-                Error::Unusable(error.to_string())
-            }
+            relais_store::Error::Busy(_) => Error::Busy(error.to_string()),
+            relais_store::Error::Unusable(_) | relais_store::Error::Internal(_) => Error::Unusable(error.to_string()),
         }
     }
 }

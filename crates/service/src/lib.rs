@@ -24,14 +24,24 @@ pub use config::Config;
 pub use definitions::{Checked, Definition, Definitions};
 pub use error::Error;
 pub use relais_dialects::{Format, Options as ReadOptions};
+pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
 pub use trace::Trace;
 
+/// A handle on everything that one user may do. Another user's things are not there: whatever they are asked for by,
+/// the answer is that nothing was found.
+#[derive(Clone)]
 pub struct Service {
-    pub definitions: Definitions,
-    pub store: Arc<dyn Store>,
+    core: Arc<Core>,
+    user: Arc<str>,
+}
+
+/// What the handles of all users share.
+struct Core {
+    definitions: Definitions,
+    store: Arc<dyn Store>,
     /// The same store, for what only a file can do: backup and check.
-    pub file: Arc<SqliteStore>,
+    file: Arc<SqliteStore>,
     worker: Arc<Worker>,
     clock: Arc<dyn Clock>,
     /// Runs are left for another process to take up.
@@ -41,6 +51,15 @@ pub struct Service {
 impl Service {
     /// Opens the database and makes models and tools ready. Must be called inside a tokio runtime.
     pub fn open(config: Config) -> Result<Service, Error> {
+        Service::open_as(config, false)
+    }
+
+    /// The same, but what is started or signalled here is left for another process to work on.
+    pub fn open_hands_off(config: Config) -> Result<Service, Error> {
+        Service::open_as(config, true)
+    }
+
+    fn open_as(config: Config, hands_off: bool) -> Result<Service, Error> {
         let home = &config.home;
         make_home(home).map_err(|e| Error::folder(home, &e))?;
         let file = Arc::new(SqliteStore::open(config.database(), Options::default())?);
@@ -52,31 +71,31 @@ impl Service {
         performer.simulation = Some(Arc::new(simulated::SimulatedTools));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let worker = Worker::start(performer, tools.clone(), clock.clone());
-        Ok(Service { definitions, store, file, worker, clock, hands_off: false })
+        let user = config.user.as_str().into();
+        Ok(Service { core: Arc::new(Core { definitions, store, file, worker, clock, hands_off }), user })
     }
 
-    /// The same, but what is started or signalled here is left for another process to work on.
-    pub fn hands_off(mut self) -> Service {
-        self.hands_off = true;
-        self
+    /// The same for another user.
+    pub fn as_user(&self, user: &str) -> Service {
+        Service { core: self.core.clone(), user: user.into() }
     }
 
     pub fn config(&self) -> &Config {
-        &self.definitions.config
+        &self.core.definitions.config
     }
 
     /// Whose runs these are.
     pub fn user(&self) -> &str {
-        &self.definitions.config.user
+        &self.user
     }
 
     pub fn worker(&self) -> &Arc<Worker> {
-        &self.worker
+        &self.core.worker
     }
 
     /// Ends child processes; runs still going are taken up by the next process.
     pub async fn shut_down(&self) {
-        self.worker.shut_down().await;
+        self.core.worker.shut_down().await;
     }
 }
 

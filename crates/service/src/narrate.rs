@@ -177,23 +177,41 @@ fn word(signal: &Signal) -> String {
 }
 
 /// A run followed as it goes, from its beginning; each event once, in order, whoever works on it.
-pub struct Following<'s> {
-    service: &'s Service,
+pub struct Following {
+    service: Service,
     run: RunId,
     narrator: Narrator,
     tail: broadcast::Receiver<Change>,
 }
 
 impl Service {
-    pub async fn follow(&self, run: RunId) -> Result<Following<'_>, Error> {
+    pub async fn follow(&self, run: RunId) -> Result<Following, Error> {
         // Subscribed before the first look, so that nothing falls between.
-        let tail = self.store.tail();
+        let tail = self.core.store.tail();
         let (program, _, _) = self.load(run).await?;
-        Ok(Following { service: self, run, narrator: Narrator::new(program), tail })
+        Ok(Following { service: self.clone(), run, narrator: Narrator::new(program), tail })
     }
 }
 
-impl Following<'_> {
+impl Service {
+    /// What a model said, from the entry that a notice tells of; empty for a notice of anything else.
+    pub async fn said(&self, notice: &Notice) -> Result<String, Error> {
+        self.row(notice.run).await?;
+        let entries = self.core.store.load(notice.run, notice.seq.saturating_sub(1)).await?;
+        let Some(Event::Answered { answer, .. }) = entries.first().and_then(|entry| entry.events.get(notice.nth))
+        else {
+            return Ok(String::new());
+        };
+        match &answer.body {
+            Body::Replied(reply) => Ok(reply.text.clone()),
+            Body::Returned { .. } | Body::Slept | Body::Ended { .. } | Body::Cancelled | Body::Failed(_) => {
+                Ok(String::new())
+            }
+        }
+    }
+}
+
+impl Following {
     /// What happened since the last call; waits until there is something. None when the run has ended and all is told.
     pub async fn next(&mut self) -> Result<Option<Vec<Notice>>, Error> {
         loop {
@@ -210,7 +228,7 @@ impl Following<'_> {
 
     /// What is in the journal and was not told yet, which may be nothing; never waits.
     pub async fn so_far(&mut self) -> Result<Vec<Notice>, Error> {
-        let entries = self.service.store.load(self.run, self.narrator.seq()).await?;
+        let entries = self.service.core.store.load(self.run, self.narrator.seq()).await?;
         let mut notices = Vec::new();
         for entry in &entries {
             notices.extend(self.narrator.tell(entry).map_err(|e| Error::Unusable(e.to_string()))?);

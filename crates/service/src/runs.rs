@@ -83,7 +83,7 @@ impl Service {
         }
         let (input, blob) = Stored::new(input, plan.limits.inline_bytes);
         if let Some((_, bytes)) = blob {
-            self.store.put_blob(bytes).await?;
+            self.core.store.put_blob(bytes).await?;
         }
         let trigger = start.trigger.as_ref().map(|fired| fired.id.clone());
         let opened = Opened {
@@ -101,7 +101,7 @@ impl Service {
             target: Target { trigger, ..checked.target.clone() },
         };
         let asked = opened.clone();
-        let run = match self.hands_off {
+        let run = match self.core.hands_off {
             true => self.worker().enqueue(opened, start.key).await?,
             false => self.worker().create(opened, start.key).await?,
         };
@@ -191,11 +191,13 @@ impl Service {
     }
 
     pub async fn runs(&self, filter: Filter) -> Result<Page, Error> {
-        Ok(self.store.list(filter).await?)
+        let filter = Filter { user: Some(self.user().to_owned()), ..filter };
+        Ok(self.core.store.list(filter).await?)
     }
 
     pub async fn row(&self, run: RunId) -> Result<Row, Error> {
-        Ok(self.worker().row(run).await?)
+        let row = self.worker().row(run).await?;
+        if row.summary.user == self.user() { Ok(row) } else { Err(no_run(run)) }
     }
 
     /// A run by its id, the beginning of it, or `last`.
@@ -225,12 +227,15 @@ impl Service {
     }
 
     pub async fn load(&self, run: RunId) -> Result<(Arc<Program>, Vec<Entry>, Run), Error> {
-        let entries = self.store.load(run, 0).await?;
+        let entries = self.core.store.load(run, 0).await?;
         if entries.is_empty() {
-            return Err(Error::NotFound(format!("there is no run {run}")));
+            return Err(no_run(run));
         }
         let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
-        let plan = load_plan(self.store.as_ref(), &state.opened.plan).await?;
+        if state.opened.user != self.user() {
+            return Err(no_run(run));
+        }
+        let plan = load_plan(self.core.store.as_ref(), &state.opened.plan).await?;
         Ok((Arc::new(Program::new(plan)), entries, state))
     }
 
@@ -244,7 +249,7 @@ impl Service {
         // A fold alone cannot tell a run that waits from one whose next turn is due; the owner's last word can.
         trace.status = self.row(run).await?.summary.status.word();
         if let Some(Stored::Blob(blob)) = &trace.output {
-            let bytes = self.store.get_blob(blob.hash.clone()).await?;
+            let bytes = self.core.store.get_blob(blob.hash.clone()).await?;
             trace.large_output = bytes.and_then(|b| serde_json::from_slice(&b).ok());
         }
         Ok(trace)
@@ -256,7 +261,7 @@ impl Service {
         match state.closed.and_then(|c| c.output) {
             Some(Stored::Value(value)) => Ok(value),
             Some(Stored::Blob(blob)) => {
-                let bytes = self.store.get_blob(blob.hash.clone()).await?.unwrap_or_default();
+                let bytes = self.core.store.get_blob(blob.hash.clone()).await?.unwrap_or_default();
                 serde_json::from_slice(&bytes).map_err(|e| Error::Unusable(e.to_string()))
             }
             None => Ok(Value::Null),
@@ -308,7 +313,7 @@ impl Service {
 
     /// Takes up everything of a run's tree that nobody works on.
     pub async fn adopt_tree(&self, run: RunId) -> Result<(), Error> {
-        if self.hands_off {
+        if self.core.hands_off {
             return Ok(());
         }
         self.worker().adopt(Which::Tree(run)).await?;
@@ -366,7 +371,7 @@ impl Service {
         let mut input = match &state.opened.input {
             Stored::Value(value) => value.clone(),
             Stored::Blob(blob) => {
-                let bytes = self.store.get_blob(blob.hash.clone()).await?.unwrap_or_default();
+                let bytes = self.core.store.get_blob(blob.hash.clone()).await?.unwrap_or_default();
                 serde_json::from_slice(&bytes).map_err(|e| Error::Unusable(e.to_string()))?
             }
         };
@@ -378,7 +383,7 @@ impl Service {
 
     /// The other run's entries under the new id, and the step back behind them.
     async fn keep_fork(&self, opened: Opened, mut entries: Vec<Entry>, back: Rewind) -> Result<RunId, Error> {
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         if let Some(Event::Opened(first)) = entries.first_mut().and_then(|e| e.events.first_mut()) {
             let (plan, input) = (opened.plan.clone(), opened.input.clone());
             **first = Opened { run: opened.run, plan, input, ..(**first).clone() };
@@ -391,7 +396,7 @@ impl Service {
         let seq = entries.len() as u64 + 1;
         entries.push(Entry { seq, at: now, version: FORMAT, events: vec![rewound] });
         let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
-        let plan = load_plan(self.store.as_ref(), &opened.plan).await?;
+        let plan = load_plan(self.core.store.as_ref(), &opened.plan).await?;
         let mut row = summary(&Program::new(plan), &state);
         row.status = RunStatus::Pending;
         let mut entries = entries.into_iter();
@@ -399,14 +404,15 @@ impl Service {
         let blobs = first.events.iter().flat_map(Event::blobs).collect();
         let held = Some((self.worker().hold_name(), now + relais_runtime::worker::LEASE_MS));
         let new = relais_store::NewRun { entry: first, summary: row, key: None, lease: held, blobs };
-        self.store.create(new).await?;
+        self.core.store.create(new).await?;
         for entry in entries {
             let blobs = entry.events.iter().flat_map(Event::blobs).collect();
-            self.store
+            self.core
+                .store
                 .append(relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs })
                 .await?;
         }
-        self.store.release(run, self.worker().hold_name()).await?;
+        self.core.store.release(run, self.worker().hold_name()).await?;
         self.take_up(run).await?;
         Ok(run)
     }
@@ -484,11 +490,16 @@ impl Service {
     }
 
     async fn take_up(&self, run: RunId) -> Result<(), Error> {
-        if !self.hands_off {
+        if !self.core.hands_off {
             self.worker().take_up(run).await?;
         }
         Ok(())
     }
+}
+
+/// The same words whether there is none or it is another user's.
+fn no_run(run: RunId) -> Error {
+    Error::NotFound(format!("there is no run {run}"))
 }
 
 /// An input that the workflow does not know would have no effect. A schema that says `additionalProperties` decides

@@ -21,12 +21,12 @@ impl Service {
             return Err(Error::Invalid(format!("a run that is {} cannot be removed; cancel it first", status.word())));
         }
         let keep = i64::try_from(keep_ms).unwrap_or(i64::MAX);
-        let limit = self.clock.now().saturating_sub(keep);
+        let limit = self.core.clock.now().saturating_sub(keep);
         let statuses = if statuses.is_empty() { &FINAL } else { statuses };
         let before: Vec<_> = statuses.iter().map(|status| (*status, limit)).collect();
         let mut total = Pruned::default();
         loop {
-            let pruned = self.store.prune(Prune { before: before.clone(), limit: PRUNED_AT_ONCE }).await?;
+            let pruned = self.core.store.prune(Prune { before: before.clone(), limit: PRUNED_AT_ONCE }).await?;
             total.runs += pruned.runs;
             total.blobs += pruned.blobs;
             if pruned.runs == 0 {
@@ -54,11 +54,11 @@ impl Service {
 
     /// A copy of the database, made while it is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), Error> {
-        Ok(self.file.backup(to).await?)
+        Ok(self.core.file.backup(to).await?)
     }
 
     /// What is wrong with the database; nothing if all is well.
     pub async fn check_database(&self) -> Result<Vec<String>, Error> {
-        Ok(self.file.check().await?)
+        Ok(self.core.file.check().await?)
     }
 }

@@ -179,7 +179,7 @@ impl Service {
         let stored = of_steps.chain([&trace.input]).chain(&trace.output);
         let mut values = HashMap::new();
         for hash in stored.filter_map(hash) {
-            if let Some(bytes) = self.store.get_blob(hash.clone()).await? {
+            if let Some(bytes) = self.core.store.get_blob(hash.clone()).await? {
                 values.insert(hash, serde_json::from_slice(&bytes).unwrap_or_default());
             }
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 const PREFIX: &str = "relais-";
 
 /// For each crate the crates of the workspace that it may know.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("plan", &[]),
     ("dialects", &["plan"]),
     ("engine", &["plan"]),
@@ -15,8 +15,9 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("runtime", &["engine", "plan", "store", "mcp"]),
     ("sim", &["dialects", "engine", "plan", "runtime", "store"]),
     ("service", &["dialects", "engine", "mcp", "plan", "runtime", "sim", "store"]),
-    ("cli", &["dialects", "engine", "mcp", "plan", "runtime", "service", "sim", "store"]),
-    ("bench", &["dialects", "engine", "mcp", "plan", "runtime", "service", "sim", "store"]),
+    ("server", &["dialects", "engine", "mcp", "plan", "runtime", "service"]),
+    ("cli", &["dialects", "engine", "mcp", "plan", "runtime", "server", "service", "sim", "store"]),
+    ("bench", &["dialects", "engine", "mcp", "plan", "runtime", "server", "service", "sim", "store"]),
     ("testkit", &[]),
     ("xtask", &[]),
 ];

@@ -18,6 +18,7 @@ mod retry;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod show;
 mod signal;
 mod tools;
@@ -51,6 +52,7 @@ pub enum Command {
     Tools(tools::Args),
     Models(models::Args),
     Schema(schema::Args),
+    Serve(serve::Args),
     Doctor(doctor::Args),
     Prune(prune::Args),
     Backup(backup::Args),
@@ -81,6 +83,7 @@ impl Command {
             Command::Tools(args) => tools::run(args, global),
             Command::Models(args) => models::run(args, global),
             Command::Schema(args) => schema::run(args),
+            Command::Serve(args) => serve::run(args, global),
             Command::Doctor(args) => doctor::run(args, global),
             Command::Prune(args) => prune::run(args, global),
             Command::Backup(args) => backup::run(args, global),

@@ -1,6 +1,6 @@
 //! `relais watch`: a run that somebody else works on, as it goes.
 
-use relais_engine::{Body, Event, RunId, RunStatus};
+use relais_engine::{RunId, RunStatus};
 use relais_service::Service;
 use relais_service::narrate::{Notice, What};
 
@@ -97,17 +97,9 @@ impl Watching<'_> {
         Ok(())
     }
 
-    /// The text of a model's answer, from the entry that the notice tells of.
+    /// What a model has answered, as a block of lines.
     async fn said(&self, notice: &Notice) -> anyhow::Result<String> {
-        let entries = self.service.store.load(self.run, notice.seq.saturating_sub(1)).await;
-        let entries = entries.map_err(relais_service::Error::from)?;
-        let event = entries.first().and_then(|entry| entry.events.get(notice.nth));
-        match event {
-            Some(Event::Answered { answer, .. }) => match &answer.body {
-                Body::Replied(reply) if !reply.text.is_empty() => Ok(format!("{}\n", reply.text.trim_end())),
-                _ => Ok(String::new()),
-            },
-            _ => Ok(String::new()),
-        }
+        let text = self.service.said(notice).await?;
+        Ok(if text.is_empty() { text } else { format!("{}\n", text.trim_end()) })
     }
 }

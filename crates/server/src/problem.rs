@@ -1,0 +1,76 @@
+//! Errors as the client sees them: `application/problem+json` with a `kind` that never changes.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use relais_service::Error;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// When a client that met a busy database may ask again.
+const RETRY_AFTER_S: u32 = 1;
+
+/// What went wrong (RFC 9457).
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Problem {
+    /// A word for programs: `invalid`, `unauthorized`, `forbidden`, `not_found`, `conflict`, `stale`, `too_large`,
+    /// `too_many`, `unsupported`, `busy`, `unusable`.
+    #[schema(example = "not_found")]
+    pub kind: &'static str,
+    pub title: &'static str,
+    pub status: u16,
+    /// What was wrong, where, and what would be right.
+    #[schema(example = "there is no run 0190a0b0-c0d0-7000-8000-00000000000a")]
+    pub detail: String,
+    #[serde(skip)]
+    pub retry_after_s: Option<u32>,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Problem {
+        let title = status.canonical_reason().unwrap_or("Error");
+        Problem { kind, title, status: status.as_u16(), detail: detail.into(), retry_after_s: None }
+    }
+
+    pub fn invalid(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid", detail)
+    }
+
+    pub fn not_found(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    pub fn retry_after(mut self, seconds: u32) -> Problem {
+        self.retry_after_s = Some(seconds);
+        self
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        let status = match &error {
+            Error::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Error::NotFound(_) => StatusCode::NOT_FOUND,
+            Error::Conflict(_) => StatusCode::CONFLICT,
+            Error::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            Error::Forbidden(_) => StatusCode::FORBIDDEN,
+            Error::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Unusable(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let problem = Problem::new(status, error.kind(), error.to_string());
+        if status == StatusCode::SERVICE_UNAVAILABLE { problem.retry_after(RETRY_AFTER_S) } else { problem }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

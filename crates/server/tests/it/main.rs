@@ -1,0 +1,5 @@
+//! The server as clients meet it: real requests over a real socket.
+#![allow(clippy::unwrap_used)]
+
+mod runs;
+mod setup;
