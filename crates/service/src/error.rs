@@ -30,7 +30,9 @@ impl From<relais_store::Error> for Error {
     fn from(error: relais_store::Error) -> Error {
         match error {
             relais_store::Error::NotFound(what) => Error::NotFound(format!("there is no {what}")),
-            relais_store::Error::Conflict { .. } | relais_store::Error::Changed(_) => Error::Conflict(error.to_string()),
+            relais_store::Error::Conflict { .. } | relais_store::Error::Changed(_) => {
+                Error::Conflict(error.to_string())
+            }
             relais_store::Error::Busy(_) | relais_store::Error::Unusable(_) | relais_store::Error::Internal(_) => {
                 Error::Unusable(error.to_string())
             }
