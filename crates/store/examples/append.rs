@@ -22,6 +22,8 @@ const APPENDERS: usize = 64;
 /// Appends of each appender, in runs of so many entries: as many as most workflows write, and one that never ends.
 const APPENDS_EACH: u64 = 3_000;
 const ENTRIES_PER_RUN: [u64; 2] = [20, APPENDS_EACH];
+/// Runs that each appender begins and ends, one after the other: what the indexes of the rows cost.
+const RUNS_EACH: usize = 300;
 
 #[tokio::main]
 async fn main() {
@@ -32,6 +34,7 @@ async fn main() {
     for entries in ENTRIES_PER_RUN {
         together(&store, entries).await;
     }
+    begun_and_ended(&store).await;
     drop(store);
     cold_start(&folder);
 }
@@ -87,6 +90,33 @@ async fn append_many(store: Arc<SqliteStore>, runs: Vec<RunId>, entries: u64) {
     }
 }
 
+async fn begun_and_ended(store: &Arc<SqliteStore>) {
+    let (start, cpu) = (Instant::now(), cpu_time());
+    let tasks: Vec<_> = (0..APPENDERS).map(|user| tokio::spawn(begin_and_end(Arc::clone(store), user))).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let (time, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
+    let runs = (APPENDERS * RUNS_EACH) as f64;
+    let (rate, cost) = (runs / time.as_secs_f64(), cpu.as_secs_f64() * 1e6 / runs);
+    println!("{APPENDERS} users, runs of 3 entries {rate:.0} runs/s, {cost:.1} µs CPU per run");
+}
+
+/// A row that is written three times: begun, still running, ended.
+async fn begin_and_end(store: Arc<SqliteStore>, user: usize) {
+    for number in 0..RUNS_EACH {
+        let mut summary = summary();
+        summary.user = format!("user {user}");
+        summary.target.workflow = format!("{:032}", user * 10 + number % 10);
+        let new = NewRun { entry: entry(1), summary: summary.clone(), key: None, lease: None, blobs: Vec::new() };
+        let run = store.create(new).await.unwrap();
+        summary.usage.prompt = 7;
+        store.append(Batch { summary: Some(summary.clone()), ..batch(run, 2) }).await.unwrap();
+        (summary.status, summary.ended_at) = (RunStatus::Completed, Some(9));
+        store.append(Batch { summary: Some(summary), ..batch(run, 3) }).await.unwrap();
+    }
+}
+
 fn cold_start(folder: &Path) {
     let open = || {
         let start = Instant::now();
@@ -106,9 +136,13 @@ fn append_bare(file: &mut File) {
 }
 
 async fn create(store: &SqliteStore) -> RunId {
-    let run = RunId::now_v7();
-    let summary = Summary {
-        run,
+    let new = NewRun { entry: entry(1), summary: summary(), key: None, lease: None, blobs: Vec::new() };
+    store.create(new).await.unwrap()
+}
+
+fn summary() -> Summary {
+    Summary {
+        run: RunId::now_v7(),
         workflow: "append".into(),
         plan: String::new(),
         user: String::new(),
@@ -122,8 +156,7 @@ async fn create(store: &SqliteStore) -> RunId {
         awaits: Vec::new(),
         usage: Usage::default(),
         error: None,
-    };
-    store.create(NewRun { entry: entry(1), summary, key: None, lease: None, blobs: Vec::new() }).await.unwrap()
+    }
 }
 
 fn batch(run: RunId, seq: u64) -> Batch {

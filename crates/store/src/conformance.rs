@@ -15,6 +15,7 @@ mod contents;
 mod journal;
 mod pages;
 mod prune;
+mod records;
 
 /// Two handles on the same data, as two processes would have them. For a store that only one process can use they are
 /// the same. Blobs that nobody refers to must not be kept from `prune` for any time.
@@ -42,10 +43,21 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     claims::released_with_the_last_entry(make().await).await;
     claims::renewed(make().await).await;
     pages::filters(make().await).await;
+    pages::every_combination_of_filters(make().await).await;
     pages::cursors_hold_still(make().await).await;
     pages::rows_tell_what_was_written(make().await).await;
     contents::documents(make().await).await;
+    contents::versions(make().await).await;
     contents::blobs(make().await).await;
+    records::replaced_whole(make().await).await;
+    records::expectations(make().await).await;
+    records::all_or_nothing(make().await).await;
+    records::one_of_many_wins(make().await).await;
+    records::found_in_order(make().await).await;
+    records::pages_are_bounded(make().await).await;
+    records::an_end_is_told_until_it_is_noted(make().await).await;
+    records::a_pruned_run_is_not_told(make().await).await;
+    records::the_own_tail_tells_no_change(make().await).await;
     prune::old_roots_with_their_children(make().await).await;
     prune::blobs_shared_by_two_runs_stay(make().await).await;
     prune::stops_at_the_limit(make().await).await;

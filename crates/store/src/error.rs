@@ -5,6 +5,9 @@ pub enum Error {
     /// Somebody else has appended this number: catch up, or let go.
     #[error("run {run} already has entry {seq}")]
     Conflict { run: uuid::Uuid, seq: u64 },
+    /// Somebody else has changed or removed it since it was read: nothing was written, read again.
+    #[error("{0} is no longer as it was read")]
+    Changed(String),
     #[error("there is no {0}")]
     NotFound(String),
     /// Locked or out of reach for now: nothing was written, try again.

@@ -1,4 +1,4 @@
-//! Facts kept: the journal, one summary row per run, documents and blobs.
+//! Facts kept: the journal, one summary row per run, documents, records and blobs.
 //!
 //! A store has no engine logic: it never looks into an event. Nobody above this crate sees SQL.
 

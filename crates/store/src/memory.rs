@@ -6,10 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use relais_engine::{Entry, Millis, RunId, Summary};
 use tokio::sync::broadcast;
 
+mod records;
+
 use crate::page;
 use crate::{
-    Batch, Change, Claim, Document, DocumentKey, Error, Filter, NewRun, Owner, Page, Prune, Pruned, Reply, Row, Store,
-    Which,
+    Batch, Change, Claim, Document, DocumentKey, Edit, Error, Filter, Find, NewRun, Owner, Page, Prune, Pruned, Record,
+    RecordKey, Reply, Row, Store, Which,
 };
 
 /// Changes kept for a slow receiver before it loses the oldest.
@@ -140,8 +142,7 @@ impl Store for MemoryStore {
 
     fn put_document(&self, document: Document) -> Reply<'_, ()> {
         self.reply("put_document", move |state| {
-            let DocumentKey { kind, owner, name } = document.key.clone();
-            state.documents.insert((kind, owner, name, document.version), document);
+            state.put_document(document);
             Ok(())
         })
     }
@@ -164,6 +165,36 @@ impl Store for MemoryStore {
             latest.extend(mine.map(|document| (document.key.name.as_str(), document)));
             Ok(latest.into_values().cloned().collect())
         })
+    }
+
+    fn list_versions(&self, key: DocumentKey, limit: usize) -> Reply<'_, Vec<Document>> {
+        self.reply("list_versions", move |state| {
+            let versions = state.documents.values().rev().filter(|document| document.key == key);
+            Ok(versions.take(page::rows(limit)).cloned().collect())
+        })
+    }
+
+    fn change(&self, edits: Vec<Edit>, at: Millis) -> Reply<'_, Vec<u64>> {
+        self.reply("change", move |state| state.change(edits, at))
+    }
+
+    fn get_record(&self, key: RecordKey) -> Reply<'_, Option<Record>> {
+        self.reply("get_record", move |state| Ok(state.records.get(&key).cloned()))
+    }
+
+    fn records(&self, find: Find) -> Reply<'_, Vec<Record>> {
+        self.reply("records", move |state| Ok(state.find(&find)))
+    }
+
+    fn next_due(&self, kind: String) -> Reply<'_, Option<Millis>> {
+        self.reply("next_due", move |state| {
+            let mine = state.records.values().filter(|record| record.key.kind == kind);
+            Ok(mine.filter_map(|record| record.due_at).min())
+        })
+    }
+
+    fn ended(&self, limit: usize) -> Reply<'_, Vec<Row>> {
+        self.reply("ended", move |state| Ok(state.ended(limit)))
     }
 
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {
@@ -192,6 +223,7 @@ struct State {
     /// One per owner, as in every store.
     leases: BTreeMap<Owner, Millis>,
     documents: BTreeMap<(String, String, String, u64), Document>,
+    records: BTreeMap<RecordKey, Record>,
     blobs: BTreeMap<String, Vec<u8>>,
     /// When blobs were put that may not be referred to yet.
     fresh: BTreeMap<String, Millis>,
@@ -205,6 +237,8 @@ struct Held {
     key: Option<String>,
     owner: Option<Owner>,
     blobs: BTreeSet<String>,
+    /// It has ended and nobody has taken note of it yet.
+    unreported: bool,
 }
 
 impl Held {
@@ -240,7 +274,8 @@ impl State {
         }
         let owner = new.lease.map(|(owner, until)| self.hold(owner, until));
         let blobs = new.blobs.into_iter().collect();
-        let held = Held { summary: new.summary, entries: vec![new.entry], key: new.key, owner, blobs };
+        let unreported = new.summary.status.is_final();
+        let held = Held { summary: new.summary, entries: vec![new.entry], key: new.key, owner, blobs, unreported };
         self.runs.insert(run, held);
         self.news.push(Change { run, seq: 1 });
         Ok(run)
@@ -256,6 +291,7 @@ impl State {
         held.entries.push((*batch.entry).clone());
         held.blobs.extend(batch.blobs);
         if let Some(summary) = batch.summary {
+            held.unreported = summary.status.is_final();
             held.summary = summary;
         }
         if batch.release {
@@ -317,7 +353,7 @@ impl State {
         found.sort_unstable_by_key(|held| std::cmp::Reverse(place(held)));
         let more = found.len() > limit;
         let rows: Vec<Row> = found.into_iter().take(limit).map(|held| self.row(held)).collect();
-        let cursor = rows.last().filter(|_| more).map(|row| page::cursor(&row.summary));
+        let cursor = rows.last().filter(|_| more).map(|row| page::cursor(row.summary.started_at, row.summary.run));
         Ok(Page { rows, cursor })
     }
 
@@ -370,6 +406,7 @@ fn matches(filter: &Filter, summary: &Summary) -> bool {
     is(&filter.run, &summary.run)
         && is(&filter.user, &summary.user)
         && is(&filter.workflow, &summary.workflow)
+        && is(&filter.workflow_id, &summary.target.workflow)
         && is(&filter.thread, &summary.thread)
         && (filter.status.is_empty() || filter.status.contains(&summary.status))
         && (filter.parent.is_none() || filter.parent == summary.parent)

@@ -1,6 +1,6 @@
 //! Cursors and bounds that all stores share, so that a page means the same in each.
 
-use relais_engine::{Millis, RunId, Summary};
+use relais_engine::{Millis, RunId};
 
 use crate::Error;
 
@@ -17,13 +17,18 @@ pub(crate) fn rows(limit: usize) -> usize {
     if limit == 0 { DEFAULT_ROWS } else { limit.min(MAX_ROWS) }
 }
 
+/// The same as SQLite wants it.
+pub(crate) fn sql_rows(limit: usize) -> i64 {
+    i64::try_from(rows(limit)).unwrap_or(i64::MAX)
+}
+
 pub(crate) fn pruned_runs(limit: usize) -> usize {
     if limit == 0 { DEFAULT_PRUNED_RUNS } else { limit }
 }
 
 /// The last row of a page. Rows that start later do not move it.
-pub(crate) fn cursor(last: &Summary) -> String {
-    format!("{}.{}", last.started_at, last.run.simple())
+pub(crate) fn cursor(started_at: Millis, run: RunId) -> String {
+    format!("{started_at}.{}", run.simple())
 }
 
 pub(crate) fn position(cursor: &str) -> Result<(Millis, RunId), Error> {

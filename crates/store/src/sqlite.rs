@@ -13,6 +13,7 @@ mod journal;
 mod pages;
 mod prune;
 mod readers;
+mod records;
 mod schema;
 mod trouble;
 mod upkeep;
@@ -21,7 +22,8 @@ mod writer;
 use crate::Error;
 use crate::page;
 use crate::store::{
-    Batch, Change, Claim, Document, DocumentKey, Filter, NewRun, Owner, Page, Prune, Pruned, Reply, Store,
+    Batch, Change, Claim, Document, DocumentKey, Edit, Filter, Find, NewRun, Owner, Page, Prune, Pruned, Record,
+    RecordKey, Reply, Row, Store,
 };
 use journal::{Addition, Opening};
 use readers::Readers;
@@ -73,7 +75,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file or makes it. Cheap: no table is looked at but the version.
+    /// Opens the file or makes it. Cheap: no table is looked at but the mark of the views.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<SqliteStore, Error> {
         let path = path.as_ref().to_path_buf();
         let (changes, _) = broadcast::channel(TAIL_CHANGES);
@@ -174,6 +176,33 @@ impl Store for SqliteStore {
 
     fn list_documents(&self, kind: String, owner: String) -> Reply<'_, Vec<Document>> {
         Box::pin(self.readers.read(move |db| documents::list(db, &kind, &owner)))
+    }
+
+    fn list_versions(&self, key: DocumentKey, limit: usize) -> Reply<'_, Vec<Document>> {
+        Box::pin(self.readers.read(move |db| documents::versions(db, &key, limit)))
+    }
+
+    fn change(&self, edits: Vec<Edit>, at: Millis) -> Reply<'_, Vec<u64>> {
+        Box::pin(async move {
+            let edits = edits.into_iter().map(records::Step::of).collect::<Result<Vec<_>, _>>()?;
+            self.writer.write(Size::Several, move |db| records::change(db, &edits, at)).await
+        })
+    }
+
+    fn get_record(&self, key: RecordKey) -> Reply<'_, Option<Record>> {
+        Box::pin(self.readers.read(move |db| records::get(db, &key)))
+    }
+
+    fn records(&self, find: Find) -> Reply<'_, Vec<Record>> {
+        Box::pin(self.readers.read(move |db| records::find(db, &find)))
+    }
+
+    fn next_due(&self, kind: String) -> Reply<'_, Option<Millis>> {
+        Box::pin(self.readers.read(move |db| records::next_due(db, &kind)))
+    }
+
+    fn ended(&self, limit: usize) -> Reply<'_, Vec<Row>> {
+        Box::pin(self.readers.read(move |db| pages::ended(db, limit)))
     }
 
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {

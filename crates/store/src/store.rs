@@ -1,4 +1,4 @@
-//! The `Store` trait: about a dozen methods that every store must keep in the same way (see the conformance suite).
+//! The `Store` trait: some twenty methods that every store must keep in the same way (see the conformance suite).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -54,6 +54,25 @@ pub trait Store: Send + Sync + 'static {
 
     /// The highest version of each document of a kind and owner, by name.
     fn list_documents(&self, kind: String, owner: String) -> Reply<'_, Vec<Document>>;
+
+    /// The versions of one document, newest first. 0 means 100, at most 1,000.
+    fn list_versions(&self, key: DocumentKey, limit: usize) -> Reply<'_, Vec<Document>>;
+
+    /// All edits in one transaction, in their order, durable when it returns; if one expectation does not hold nothing
+    /// is written (`Changed`, naming the record). Answers the new revision for each edit (0 for others than `Put`).
+    /// The tail of this process tells nothing of it; other processes see a foreign change.
+    fn change(&self, edits: Vec<Edit>, at: Millis) -> Reply<'_, Vec<u64>>;
+
+    fn get_record(&self, key: RecordKey) -> Reply<'_, Option<Record>>;
+
+    fn records(&self, find: Find) -> Reply<'_, Vec<Record>>;
+
+    /// The earliest `due_at` of a kind.
+    fn next_due(&self, kind: String) -> Reply<'_, Option<Millis>>;
+
+    /// Finished runs of which nobody has taken note yet (`Edit::Reported`), children too, oldest end first. A run that
+    /// goes on again is no longer among them, and is again when it has ended again. 0 means 100, at most 1,000.
+    fn ended(&self, limit: usize) -> Reply<'_, Vec<Row>>;
 
     /// Stores bytes once by content; answers their hash (blake3, hex).
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String>;
@@ -137,7 +156,10 @@ impl Change {
 pub struct Filter {
     pub run: Option<RunId>,
     pub user: Option<String>,
+    /// The name that the file gives.
     pub workflow: Option<String>,
+    /// The id of the kept definition (`Target::workflow`).
+    pub workflow_id: Option<String>,
     pub thread: Option<String>,
     pub status: Vec<RunStatus>,
     pub parent: Option<RunId>,
@@ -181,6 +203,86 @@ pub struct Document {
     pub version: u64,
     pub at: Millis,
     pub body: Value,
+}
+
+/// One thing as it is now: a workflow, an agent, a trigger, a token. Replaced whole; each replacement counts its
+/// revision up, from 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub key: RecordKey,
+    /// One more thing to find it by.
+    pub label: String,
+    /// When something is to be done about it.
+    pub due_at: Option<Millis>,
+    pub revision: u64,
+    /// When it was last put.
+    pub at: Millis,
+    pub body: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RecordKey {
+    pub kind: String,
+    pub owner: String,
+    pub id: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Edit {
+    Put {
+        key: RecordKey,
+        label: String,
+        due_at: Option<Millis>,
+        body: Value,
+        expect: Expect,
+    },
+    /// Of an absent record with `Expect::Any` it is no error.
+    Remove {
+        key: RecordKey,
+        expect: Expect,
+    },
+    /// Like `put_document`.
+    Document(Document),
+    /// The end of this run has been taken note of; `Changed` unless it is among `ended` with this last number.
+    Reported {
+        run: RunId,
+        seq: u64,
+    },
+}
+
+/// How a record must be for an edit of it to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    Any,
+    Absent,
+    Revision(u64),
+}
+
+impl Expect {
+    /// `revision`: of the record that is there, if there is one.
+    pub(crate) fn holds(self, revision: Option<u64>) -> bool {
+        match self {
+            Expect::Any => true,
+            Expect::Absent => revision.is_none(),
+            Expect::Revision(wanted) => revision == Some(wanted),
+        }
+    }
+}
+
+/// Which records, by id and then by owner. Walks one index, never sorts or scans.
+#[derive(Debug, Clone, Default)]
+pub struct Find {
+    pub kind: String,
+    pub owner: Option<String>,
+    pub label: Option<String>,
+    /// Only those with a `due_at` up to this time, by `due_at` and then by id; `after` and `newest_first` are not used.
+    pub due_by: Option<Millis>,
+    /// Ids beyond this one, in the direction of the walk.
+    pub after: Option<String>,
+    /// From the highest id down: ids that hold their time begin with the newest.
+    pub newest_first: bool,
+    /// At most 1,000; 0 means 100.
+    pub limit: usize,
 }
 
 #[derive(Debug, Clone)]

@@ -119,6 +119,24 @@ impl Store for Shelf {
     fn list_documents(&self, _: String, _: String) -> Reply<'_, Vec<Document>> {
         absent()
     }
+    fn list_versions(&self, _: DocumentKey, _: usize) -> Reply<'_, Vec<Document>> {
+        absent()
+    }
+    fn change(&self, _: Vec<Edit>, _: i64) -> Reply<'_, Vec<u64>> {
+        absent()
+    }
+    fn get_record(&self, _: RecordKey) -> Reply<'_, Option<Record>> {
+        absent()
+    }
+    fn records(&self, _: Find) -> Reply<'_, Vec<Record>> {
+        absent()
+    }
+    fn next_due(&self, _: String) -> Reply<'_, Option<i64>> {
+        absent()
+    }
+    fn ended(&self, _: usize) -> Reply<'_, Vec<Row>> {
+        absent()
+    }
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {
         let hash = blake3::hash(&bytes).to_hex().to_string();
         self.blobs.lock().unwrap().insert(hash.clone(), bytes);

@@ -29,6 +29,21 @@ pub(super) async fn documents(Handles { here, there }: Handles) {
     assert_eq!(here.list_documents("plan".into(), "ann".into()).await, Ok(Vec::new()));
 }
 
+pub(super) async fn versions(Handles { here, there }: Handles) {
+    let key = document("report", 1, json!(1)).key;
+    assert_eq!(here.list_versions(key.clone(), 0).await, Ok(vec![]));
+    for version in [2, 10, 1] {
+        here.put_document(document("report", version, json!(version))).await.unwrap();
+    }
+    here.put_document(document("reports", 3, json!(3))).await.unwrap();
+    let versions = async |limit| {
+        let documents = there.list_versions(key.clone(), limit).await.unwrap();
+        documents.into_iter().map(|document| document.body).collect::<Vec<Value>>()
+    };
+    assert_eq!(versions(0).await, [10, 2, 1]);
+    assert_eq!(versions(2).await, [10, 2]);
+}
+
 pub(super) async fn blobs(Handles { here, there }: Handles) {
     let large: Vec<u8> = (0..300_000_u32).map(|number| number.to_le_bytes()[0]).collect();
     for bytes in [Vec::new(), b"text".to_vec(), large] {

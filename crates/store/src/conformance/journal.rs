@@ -133,7 +133,7 @@ pub(super) async fn tail_sees_own_and_foreign_changes(Handles { here, there }: H
     while numbers(&*there, run).await.len() < 3 || !next(&mut foreign).await.concerns(run) {}
 }
 
-async fn next(tail: &mut tokio::sync::broadcast::Receiver<Change>) -> Change {
+pub(super) async fn next(tail: &mut tokio::sync::broadcast::Receiver<Change>) -> Change {
     let next = tokio::time::timeout(PATIENCE, tail.recv()).await;
     next.expect("a change must be seen").unwrap_or_else(|error: RecvError| panic!("{error}"))
 }

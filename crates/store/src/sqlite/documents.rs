@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 use super::journal::{number, parsed, text};
 use super::trouble::Trouble;
 use super::writer::Written;
+use crate::page;
 use crate::{Document, DocumentKey, Error};
 
 /// A document as it is stored.
@@ -45,6 +46,14 @@ pub(super) fn list(db: &Connection, kind: &str, owner: &str) -> Result<Vec<Docum
          AND v.name = d.name) ORDER BY name";
     let mut statement = db.prepare_cached(sql)?;
     let documents = statement.query_map([kind, owner], read)?;
+    Ok(documents.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn versions(db: &Connection, key: &DocumentKey, limit: usize) -> Result<Vec<Document>, Trouble> {
+    let sql = "SELECT kind, owner, name, version, at, body FROM documents WHERE kind = ?1 AND owner = ?2 AND name = ?3 \
+         ORDER BY version DESC LIMIT ?4";
+    let mut statement = db.prepare_cached(sql)?;
+    let documents = statement.query_map(params![key.kind, key.owner, key.name, page::sql_rows(limit)], read)?;
     Ok(documents.collect::<Result<_, _>>()?)
 }
 

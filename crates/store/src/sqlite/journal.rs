@@ -3,7 +3,7 @@
 
 use relais_engine::{Entry, Millis, RunId, Summary};
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Statement, ToSql, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -29,6 +29,7 @@ impl Line {
 /// The row of a run as it is stored.
 pub(super) struct Card {
     summary: Summary,
+    target: String,
     awaits: String,
     usage: String,
     error: Option<String>,
@@ -36,10 +37,16 @@ pub(super) struct Card {
 
 impl Card {
     pub(super) fn of(summary: Summary) -> Result<Card, Error> {
+        let target = text(&summary.target)?;
         let awaits = text(&summary.awaits)?;
         let usage = text(&summary.usage)?;
         let error = summary.error.as_ref().map(text).transpose()?;
-        Ok(Card { summary, awaits, usage, error })
+        Ok(Card { summary, target, awaits, usage, error })
+    }
+
+    /// An end that nobody has taken note of yet, as far as this row tells.
+    fn unreported(&self) -> bool {
+        self.summary.status.is_final()
     }
 }
 
@@ -89,11 +96,24 @@ const APPEND_ENTRY: &str = "INSERT INTO entries (run, seq, at, version, events) 
      WHERE (SELECT max(seq) FROM entries WHERE run = ?1) = ?2 - 1";
 
 const INSERT_RUN: &str = "INSERT INTO runs (run, workflow, plan, user, thread, parent, status, started_at, ended_at, \
-     wake_at, awaits, usage, error, start_key, owner) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+     wake_at, awaits, usage, error, workflow_id, target, unreported, start_key, owner, root) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?6 IS NULL)";
+
+/// What has changed of the columns that have an index: nothing, where the run is, or what it is. SQLite writes an index
+/// anew for every column that an UPDATE names, changed or not.
+const COMPARE_RUN: &str = "SELECT workflow = ?2 AND plan = ?3 AND user = ?4 AND thread = ?5 AND parent IS ?6 \
+     AND started_at = ?8 AND workflow_id = ?14 AND target = ?15, \
+     status = ?7 AND ended_at IS ?9 AND wake_at IS ?10 AND unreported = ?16 FROM runs WHERE run = ?1";
+
+/// What it has used so far and the like: in no index.
+const UPDATE_NOTES: &str = "UPDATE runs SET awaits = ?11, usage = ?12, error = ?13 WHERE run = ?1";
+
+const UPDATE_STATUS: &str = "UPDATE runs SET status = ?7, ended_at = ?9, wake_at = ?10, awaits = ?11, usage = ?12, \
+     error = ?13, unreported = ?16 WHERE run = ?1";
 
 const UPDATE_RUN: &str = "UPDATE runs SET workflow = ?2, plan = ?3, user = ?4, thread = ?5, parent = ?6, status = ?7, \
-     started_at = ?8, ended_at = ?9, wake_at = ?10, awaits = ?11, usage = ?12, error = ?13 WHERE run = ?1";
+     started_at = ?8, ended_at = ?9, wake_at = ?10, awaits = ?11, usage = ?12, error = ?13, workflow_id = ?14, \
+     target = ?15, unreported = ?16, root = ?6 IS NULL WHERE run = ?1";
 
 pub(super) fn create(db: &Connection, opening: &Opening) -> Result<Written<RunId>, Trouble> {
     let summary = &opening.card.summary;
@@ -166,48 +186,62 @@ fn is_first_entry(db: &Connection, run: RunId, line: &Line) -> rusqlite::Result<
 }
 
 fn insert_run(db: &Connection, opening: &Opening) -> rusqlite::Result<()> {
-    let Card { summary, awaits, usage, error } = &opening.card;
     let owner = opening.lease.as_ref().map(|(owner, _)| owner);
     let mut statement = db.prepare_cached(INSERT_RUN)?;
-    let values = params![
-        id(&summary.run),
-        summary.workflow,
-        summary.plan,
-        summary.user,
-        summary.thread,
-        summary.parent.as_ref().map(id),
-        summary.status.word(),
-        summary.started_at,
-        summary.ended_at,
-        summary.wake_at,
-        awaits,
-        usage,
-        error,
-        opening.key,
-        owner,
-    ];
-    statement.execute(values).map(|_| ())
+    bind(&mut statement, &opening.card)?;
+    statement.raw_bind_parameter(17, &opening.key)?;
+    statement.raw_bind_parameter(18, owner)?;
+    statement.raw_execute().map(|_| ())
 }
 
 fn update_run(db: &Connection, card: &Card) -> rusqlite::Result<()> {
-    let Card { summary, awaits, usage, error } = card;
-    let mut statement = db.prepare_cached(UPDATE_RUN)?;
-    let values = params![
-        id(&summary.run),
-        summary.workflow,
-        summary.plan,
-        summary.user,
-        summary.thread,
-        summary.parent.as_ref().map(id),
-        summary.status.word(),
-        summary.started_at,
-        summary.ended_at,
-        summary.wake_at,
+    let Some((same_run, same_status)) = compared(db, card)? else { return Ok(()) };
+    let sql = match (same_run, same_status) {
+        (true, true) => UPDATE_NOTES,
+        (true, false) => UPDATE_STATUS,
+        (false, _) => UPDATE_RUN,
+    };
+    let mut statement = db.prepare_cached(sql)?;
+    bind(&mut statement, card)?;
+    statement.raw_execute().map(|_| ())
+}
+
+fn compared(db: &Connection, card: &Card) -> rusqlite::Result<Option<(bool, bool)>> {
+    let mut statement = db.prepare_cached(COMPARE_RUN)?;
+    bind(&mut statement, card)?;
+    let mut rows = statement.raw_query();
+    rows.next()?.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
+}
+
+/// The row's values by number; a statement takes those it names.
+fn bind(statement: &mut Statement<'_>, card: &Card) -> rusqlite::Result<()> {
+    let Card { summary, target, awaits, usage, error } = card;
+    let status = summary.status.word();
+    let parent = summary.parent.as_ref().map(id);
+    let unreported = card.unreported();
+    let run = id(&summary.run);
+    let values: [&dyn ToSql; 16] = [
+        &run,
+        &summary.workflow,
+        &summary.plan,
+        &summary.user,
+        &summary.thread,
+        &parent,
+        &status,
+        &summary.started_at,
+        &summary.ended_at,
+        &summary.wake_at,
         awaits,
         usage,
         error,
+        &summary.target.workflow,
+        target,
+        &unreported,
     ];
-    statement.execute(values).map(|_| ())
+    for (number, value) in (1..).zip(values).take(statement.parameter_count()) {
+        statement.raw_bind_parameter(number, value)?;
+    }
+    Ok(())
 }
 
 fn use_blobs(db: &Connection, run: RunId, hashes: &[String]) -> rusqlite::Result<()> {

@@ -1,9 +1,10 @@
 //! Lists of runs, newest first. Each query walks one index in order and stops at the page's end, however many runs
-//! there are: a filter on several statuses becomes one query per status, merged here.
+//! there are: every combination of status and root is a query of its own, merged here. They find ids only; the rows of
+//! the page are read afterwards.
 
-use relais_engine::{RunId, RunStatus, Summary, Target};
+use relais_engine::{Millis, RunId, RunStatus, Summary};
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row as SqlRow, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params_from_iter};
 
 use super::journal::{id, parsed, run_id};
 use super::trouble::Trouble;
@@ -12,7 +13,10 @@ use crate::{Error, Filter, Page, Row};
 
 const COLUMNS: &str = "SELECT r.run, r.workflow, r.plan, r.user, r.thread, r.parent, r.status, r.started_at, \
      r.ended_at, r.wake_at, r.awaits, r.usage, r.error, (SELECT max(seq) FROM entries e WHERE e.run = r.run), \
-     r.owner, (SELECT lease_until FROM owners o WHERE o.owner = r.owner) FROM runs r";
+     r.owner, (SELECT lease_until FROM owners o WHERE o.owner = r.owner), r.target FROM runs r";
+
+const ENDED: &str = "SELECT ended_at, run FROM runs INDEXED BY runs_unreported WHERE unreported = 1 \
+     ORDER BY ended_at, run LIMIT ?1";
 
 const STATUSES: [RunStatus; 8] = [
     RunStatus::Pending,
@@ -27,17 +31,42 @@ const STATUSES: [RunStatus; 8] = [
 
 pub(super) fn list(db: &Connection, filter: &Filter) -> Result<Page, Trouble> {
     let limit = page::rows(filter.limit);
-    let mut rows = Vec::new();
+    let mut places = Vec::new();
     for query in queries(filter, limit)? {
         let mut statement = db.prepare_cached(&query.sql)?;
-        let found = statement.query_map(params_from_iter(query.values), read)?;
-        rows.extend(found.collect::<Result<Vec<_>, _>>()?);
+        let found = statement.query_map(params_from_iter(query.values), place)?;
+        places.extend(found.collect::<Result<Vec<_>, _>>()?);
     }
-    rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.summary.started_at, row.summary.run)));
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let cursor = rows.last().filter(|_| more).map(|row| page::cursor(&row.summary));
-    Ok(Page { rows, cursor })
+    places.sort_unstable_by_key(|place| std::cmp::Reverse(*place));
+    let more = places.len() > limit;
+    places.truncate(limit);
+    let rows = rows(db, &places)?;
+    let last = places.last().filter(|_| more);
+    Ok(Page { rows, cursor: last.map(|(at, run)| page::cursor(*at, *run)) })
+}
+
+pub(super) fn ended(db: &Connection, limit: usize) -> Result<Vec<Row>, Trouble> {
+    let mut statement = db.prepare_cached(ENDED)?;
+    let places = statement.query_map([page::sql_rows(limit)], |row| Ok((0, run_id(row, 1)?)))?;
+    let places: Vec<Place> = places.collect::<Result<_, _>>()?;
+    Ok(rows(db, &places)?)
+}
+
+type Place = (Millis, RunId);
+
+fn place(row: &SqlRow<'_>) -> rusqlite::Result<Place> {
+    Ok((row.get(0)?, run_id(row, 1)?))
+}
+
+/// A run that was removed meanwhile is left out.
+fn rows(db: &Connection, places: &[Place]) -> rusqlite::Result<Vec<Row>> {
+    let sql = format!("{COLUMNS} WHERE r.run = ?1");
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut found = Vec::with_capacity(places.len());
+    for (_, run) in places {
+        found.extend(statement.query_row([id(run)], read).optional()?);
+    }
+    Ok(found)
 }
 
 struct Query {
@@ -51,35 +80,49 @@ fn queries(filter: &Filter, limit: usize) -> Result<Vec<Query>, Error> {
     let mut statuses = statuses.to_vec();
     statuses.sort_unstable();
     statuses.dedup();
+    let roots: &[bool] = if filter.roots_only { &[true] } else { &[true, false] };
     if index.is_none_or(|index| !index.by_status) {
-        return Ok(vec![query(filter, index, &statuses, limit)?]);
+        return Ok(vec![query(filter, index, &statuses, roots, limit)?]);
     }
-    statuses.iter().map(|status| query(filter, index, &[*status], limit)).collect()
+    let each = statuses.iter().flat_map(|status| roots.iter().map(move |root| (*status, *root)));
+    each.map(|(status, root)| query(filter, index, &[status], &[root], limit)).collect()
 }
 
 #[derive(Clone, Copy)]
 struct Index {
     name: &'static str,
-    /// The index has the status before the time.
+    /// The index has status and root before the time.
     by_status: bool,
 }
 
-/// The index that leaves the fewest rows; none where the run itself is named.
+/// The index that leaves the fewest rows; none where the run itself is named. An empty thread or id has no index.
 fn index(filter: &Filter) -> Option<Index> {
-    let threaded = filter.thread.as_ref().is_some_and(|thread| !thread.is_empty());
+    let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    let (user, thread) = (filter.user.is_some(), given(&filter.thread));
+    let (workflow, workflow_id) = (filter.workflow.is_some(), given(&filter.workflow_id));
     let (name, by_status) = match filter {
         Filter { run: Some(_), .. } => return None,
         Filter { parent: Some(_), .. } => ("runs_parent", false),
-        _ if threaded => ("runs_thread", false),
-        Filter { workflow: Some(_), .. } => ("runs_workflow", true),
-        Filter { user: Some(_), .. } => ("runs_user", true),
+        _ if user && thread => ("runs_user_thread", true),
+        _ if thread => ("runs_thread", true),
+        _ if user && workflow_id => ("runs_user_workflow_id", true),
+        _ if workflow_id => ("runs_workflow_id", true),
+        _ if user && workflow => ("runs_user_workflow", true),
+        _ if workflow => ("runs_workflow", true),
+        _ if user => ("runs_user", true),
         _ => ("runs_status", true),
     };
     Some(Index { name, by_status })
 }
 
-fn query(filter: &Filter, index: Option<Index>, statuses: &[RunStatus], limit: usize) -> Result<Query, Error> {
-    let mut sql = COLUMNS.to_owned();
+fn query(
+    filter: &Filter,
+    index: Option<Index>,
+    statuses: &[RunStatus],
+    roots: &[bool],
+    limit: usize,
+) -> Result<Query, Error> {
+    let mut sql = "SELECT r.started_at, r.run FROM runs r".to_owned();
     if let Some(index) = index {
         sql.push_str(" INDEXED BY ");
         sql.push_str(index.name);
@@ -90,16 +133,14 @@ fn query(filter: &Filter, index: Option<Index>, statuses: &[RunStatus], limit: u
     query.run("r.parent = ?", filter.parent);
     query.text("r.user = ?", filter.user.as_deref());
     query.text("r.workflow = ?", filter.workflow.as_deref());
-    query.text("r.thread = ?", filter.thread.as_deref());
-    if filter.thread.as_ref().is_some_and(|thread| !thread.is_empty()) {
-        query.sql.push_str(" AND r.thread <> ''");
-    }
-    if filter.roots_only {
-        query.sql.push_str(" AND r.parent IS NULL");
+    query.partial("r.workflow_id", filter.workflow_id.as_deref());
+    query.partial("r.thread", filter.thread.as_deref());
+    query.status(statuses);
+    if let [root] = roots {
+        query.number("r.root = ?", Some(i64::from(*root)));
     }
     query.number("r.started_at > ?", filter.started_after);
     query.number("r.started_at < ?", filter.started_before);
-    query.status(statuses);
     if let Some(cursor) = &filter.cursor {
         let (at, run) = page::position(cursor)?;
         query.sql.push_str(" AND (r.started_at, r.run) < (?, ?)");
@@ -128,6 +169,14 @@ impl Query {
         self.and(condition, text.map(|text| Value::Text(text.to_owned())));
     }
 
+    /// A column whose index leaves out empty texts: SQLite must see that none is asked for.
+    fn partial(&mut self, column: &str, text: Option<&str>) {
+        self.text(&format!("{column} = ?"), text);
+        if text.is_some_and(|text| !text.is_empty()) {
+            self.sql.push_str(&format!(" AND {column} <> ''"));
+        }
+    }
+
     fn number(&mut self, condition: &str, number: Option<i64>) {
         self.and(condition, number.map(Value::Integer));
     }
@@ -153,7 +202,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         user: row.get(3)?,
         thread: row.get(4)?,
         parent: parent.map(RunId::from_bytes),
-        target: Target::default(),
+        target: parsed(row, 16)?,
         status: status(row)?,
         started_at: row.get(7)?,
         ended_at: row.get(8)?,
@@ -177,35 +226,85 @@ fn status(row: &SqlRow<'_>) -> rusqlite::Result<RunStatus> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
+fn plan(db: &Connection, sql: &str, values: Vec<Value>) -> Vec<String> {
+    let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let steps = statement.query_map(params_from_iter(values), |row| row.get(3)).unwrap();
+    steps.map(Result::unwrap).collect()
+}
+
+/// The plan of a query must be a walk along one index, without a sort.
+#[cfg(test)]
+pub(super) fn assert_walks(db: &Connection, sql: &str, values: Vec<Value>) {
+    for step in plan(db, sql, values) {
+        assert!(!step.contains("SCAN") && !step.contains("TEMP"), "{step} in {sql}");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::sqlite::schema;
 
-    /// The plan of every query must be a walk along one index, without a sort.
-    #[test]
-    fn no_filter_sorts_or_scans() {
+    fn tables() -> Connection {
         let db = Connection::open_in_memory().unwrap();
         schema::migrate(&db, std::path::Path::new("memory")).unwrap();
-        let text = || Some("x".to_owned());
-        let cursor = Some(format!("5.{}", RunId::nil().simple()));
-        let filters = [
-            Filter::default(),
-            Filter { cursor: cursor.clone(), ..Filter::default() },
-            Filter { user: text(), cursor: cursor.clone(), ..Filter::default() },
-            Filter { user: text(), workflow: text(), roots_only: true, ..Filter::default() },
-            Filter { workflow: text(), status: vec![RunStatus::Failed, RunStatus::Failed], ..Filter::default() },
-            Filter { thread: text(), status: STATUSES.to_vec(), cursor, ..Filter::default() },
-            Filter { thread: Some(String::new()), started_after: Some(1), ..Filter::default() },
+        db
+    }
+
+    /// Every combination of what may be given. Keeps A-41.
+    fn filters() -> impl Iterator<Item = Filter> {
+        let cursor = format!("5.{}", RunId::nil().simple());
+        (0..512_u16).map(move |bits| {
+            let given = |place: u16| bits & (1 << place) != 0;
+            let text = |place: u16| given(place).then(|| "x".to_owned());
+            Filter {
+                user: text(0),
+                workflow: text(1),
+                workflow_id: text(2),
+                thread: text(3),
+                status: if given(4) { vec![RunStatus::Failed, RunStatus::Failed, RunStatus::Running] } else { vec![] },
+                roots_only: given(5),
+                started_after: given(6).then_some(1),
+                started_before: given(7).then_some(9),
+                cursor: given(8).then(|| cursor.clone()),
+                ..Filter::default()
+            }
+        })
+    }
+
+    #[test]
+    fn no_filter_sorts_or_scans() {
+        let db = tables();
+        let empty = || Some(String::new());
+        let other = [
+            Filter { thread: empty(), started_after: Some(1), ..Filter::default() },
+            Filter { workflow_id: empty(), user: empty(), ..Filter::default() },
             Filter { parent: Some(RunId::nil()), started_before: Some(9), ..Filter::default() },
-            Filter { run: Some(RunId::nil()), user: text(), ..Filter::default() },
+            Filter { run: Some(RunId::nil()), user: empty(), ..Filter::default() },
         ];
-        for filter in filters {
+        for filter in filters().chain(other) {
             for query in queries(&filter, 10).unwrap() {
-                let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {}", query.sql)).unwrap();
-                let steps = statement.query_map(params_from_iter(query.values), |row| row.get::<_, String>(3)).unwrap();
-                for step in steps.map(Result::unwrap) {
-                    assert!(!step.contains("SCAN") && !step.contains("TEMP"), "{step} in {}", query.sql);
-                }
+                assert_walks(&db, &query.sql, query.values);
+            }
+        }
+    }
+
+    /// All that the index of unreported runs holds is wanted, in its order.
+    #[test]
+    fn the_outbox_does_not_sort() {
+        let plan = plan(&tables(), ENDED, vec![Value::Integer(1)]);
+        assert_eq!(plan, ["SCAN runs USING COVERING INDEX runs_unreported"]);
+    }
+
+    /// What is left of a filter is decided inside the index: a walk never fetches rows.
+    #[test]
+    fn every_walk_stays_inside_its_index() {
+        let db = tables();
+        for filter in filters() {
+            for query in queries(&filter, 10).unwrap() {
+                let plan = plan(&db, &query.sql, query.values);
+                assert!(plan.iter().all(|step| step.contains("COVERING INDEX")), "{plan:?} in {}", query.sql);
             }
         }
     }

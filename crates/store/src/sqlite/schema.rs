@@ -1,16 +1,19 @@
-//! The tables, their version, and the settings of a connection.
+//! The tables and views, their version, and the settings of a connection.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::trouble::Trouble;
 use super::{Durability, Options};
 use crate::Error;
 
 /// Forward only, one step per released version; the position is the version it starts from.
-const MIGRATIONS: &[&str] = &[concat!(include_str!("schema.sql"), include_str!("views.sql"))];
+const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+/// Made anew whenever they or the tables have changed, so that they have no versions.
+const VIEWS: &str = include_str!("schema/views.sql");
+const CREATE_VIEW: &str = "CREATE VIEW ";
 
 /// Marks the file as ours: "RLIS".
 const APPLICATION_ID: i32 = 0x524C_4953;
@@ -23,15 +26,14 @@ const CHECKPOINT_PAGES: i32 = 4_096;
 const LOG_BYTES: i64 = 64 * 1024 * 1024;
 /// Memory for pages of the writer, in KiB; readers keep SQLite's default.
 const CACHE_KIB: i32 = 2 * 1024;
-/// Tries to switch a new database to its log mode while another process does the same, and the pause between them.
-const MODE_TRIES: u32 = 50;
+/// Pause between tries to switch a new database to its log mode while another process does the same.
 const MODE_PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let opened = || -> Result<Connection, Trouble> {
         let db = connect(path, flags, options)?;
-        log_mode(&db)?;
+        log_mode(&db, Duration::from_millis(options.busy_timeout_ms))?;
         let synchronous = match options.durability {
             Durability::Full => "FULL",
             Durability::Normal => "NORMAL",
@@ -63,27 +65,31 @@ fn connect(path: &Path, flags: OpenFlags, options: &Options) -> rusqlite::Result
     Ok(db)
 }
 
-/// SQLite does not wait by itself where two processes make the same new file.
-fn log_mode(db: &Connection) -> rusqlite::Result<()> {
-    for _ in 1..MODE_TRIES {
+/// SQLite does not wait by itself where two processes make the same new file, and in other cases it does: so this is
+/// bounded by the time, not by a number of tries.
+fn log_mode(db: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    let start = Instant::now();
+    loop {
         let outcome = db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
         match outcome {
-            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
-                std::thread::sleep(MODE_PAUSE);
-            }
+            Err(error) if is_busy(&error) && start.elapsed() < patience => std::thread::sleep(MODE_PAUSE),
             outcome => return outcome,
         }
     }
-    db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
 }
 
-/// Brings the tables to this program's version, in one transaction.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+}
+
+/// Brings the tables and views to this program's version, in one transaction.
 pub(super) fn migrate(db: &Connection, path: &Path) -> Result<(), Trouble> {
-    if version(db, path)? == MIGRATIONS.len() {
+    let views = blake3::hash(VIEWS.as_bytes()).to_hex();
+    if version(db, path)? == MIGRATIONS.len() && noted(db, "views_hash")?.as_deref() == Some(views.as_str()) {
         return Ok(());
     }
     db.execute_batch("BEGIN IMMEDIATE")?;
-    let outcome = steps(db, path);
+    let outcome = steps(db, path).and_then(|()| Ok(make_views(db, &views)?));
     db.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     outcome
 }
@@ -95,6 +101,31 @@ fn steps(db: &Connection, path: &Path) -> Result<(), Trouble> {
     }
     let version = MIGRATIONS.len();
     Ok(db.execute_batch(&format!("PRAGMA user_version = {version}; PRAGMA application_id = {APPLICATION_ID};"))?)
+}
+
+/// Replaces the views that this program has made; those that a person has added stay.
+fn make_views(db: &Connection, hash: &str) -> rusqlite::Result<()> {
+    let names: Vec<&str> = VIEWS.lines().filter_map(view_name).collect();
+    let before = noted(db, "views")?.unwrap_or_default();
+    for name in before.split_whitespace().chain(names.iter().copied()) {
+        db.execute_batch(&format!("DROP VIEW IF EXISTS {name}"))?;
+    }
+    db.execute_batch(VIEWS)?;
+    note(db, "views", &names.join(" "))?;
+    note(db, "views_hash", hash)
+}
+
+fn view_name(line: &str) -> Option<&str> {
+    line.strip_prefix(CREATE_VIEW)?.split_whitespace().next()
+}
+
+fn noted(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
+    db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0)).optional()
+}
+
+fn note(db: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value";
+    db.execute(sql, [key, value]).map(|_| ())
 }
 
 fn version(db: &Connection, path: &Path) -> Result<usize, Trouble> {

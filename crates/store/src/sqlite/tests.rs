@@ -267,3 +267,137 @@ async fn a_check_finds_what_is_missing() {
     let id = run.simple();
     assert_eq!(store.check().await.unwrap(), [format!("run {id} lacks entries"), format!("run {id} lacks a blob")]);
 }
+
+/// A file of version 1, as the program of that version made it, with one finished and one running run.
+fn version_1(folder: &TempDir) -> [RunId; 2] {
+    let db = rusqlite::Connection::open(path(folder)).unwrap();
+    db.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+    db.execute_batch(include_str!("schema/1.sql")).unwrap();
+    db.execute_batch("CREATE VIEW workflow_runs AS SELECT 1 AS old FROM runs; CREATE VIEW mine AS SELECT 7 AS seven;")
+        .unwrap();
+    let run = |status: &str, ended_at: Option<i64>, parent: Option<RunId>| {
+        let run = crate::conformance::run();
+        let entry = crate::conformance::entry(1);
+        let events = serde_json::to_string(&entry.events).unwrap();
+        let sql = "INSERT INTO entries (run, seq, at, version, events) VALUES (?1, 1, ?2, ?3, ?4)";
+        db.execute(sql, rusqlite::params![run.as_bytes(), entry.at, entry.version, events]).unwrap();
+        let sql = "INSERT INTO runs (run, workflow, plan, user, thread, parent, status, started_at, ended_at, awaits, \
+             usage) VALUES (?1, 'report', 'p', 'ann', 'chat', ?4, ?2, 1000, ?3, '[]', '{}')";
+        let parent = parent.map(|parent| parent.as_bytes().to_vec());
+        db.execute(sql, rusqlite::params![run.as_bytes(), status, ended_at, parent]).unwrap();
+        run
+    };
+    let first = run("completed", Some(2_000), None);
+    let runs = [first, run("running", None, Some(first))];
+    db.execute_batch("PRAGMA user_version = 1; PRAGMA application_id = 0x524C4953").unwrap();
+    runs
+}
+
+#[tokio::test]
+async fn a_file_of_version_1_is_brought_forward() {
+    let folder = tempfile::tempdir().unwrap();
+    let [root, child] = version_1(&folder);
+    let store = open(&folder).unwrap();
+    let listed = async |filter| {
+        let page = store.list(filter).await.unwrap();
+        page.rows.into_iter().map(|row| (row.summary.run, row.summary.target)).collect::<Vec<_>>()
+    };
+    let all = || Filter { user: Some("ann".into()), thread: Some("chat".into()), ..Filter::default() };
+    assert_eq!(listed(all()).await, [(child, Default::default()), (root, Default::default())]);
+    assert_eq!(listed(Filter { roots_only: true, ..all() }).await, [(root, Default::default())]);
+    assert!(store.ended(0).await.unwrap().is_empty(), "what ended before counts as noted");
+    let done = Some(summary(child, RunStatus::Completed));
+    store.append(Batch { summary: done, ..batch(child, 2) }).await.unwrap();
+    let ended = store.ended(0).await.unwrap();
+    assert_eq!(ended.iter().map(|row| (row.summary.run, row.seq)).collect::<Vec<_>>(), [(child, 2)]);
+    assert_eq!(store.check().await, Ok(Vec::new()));
+    drop(store);
+    drop(open(&folder).unwrap());
+    assert_eq!(schema_of(&folder), schema_of_a_new_file(), "the same tables as in a new file");
+}
+
+/// Every table and index as SQLite tells it, without what a person added.
+fn schema_of(folder: &TempDir) -> Vec<(String, String)> {
+    let db = rusqlite::Connection::open(path(folder)).unwrap();
+    let sql = "SELECT name, coalesce(sql, '') FROM sqlite_schema WHERE name <> 'mine' ORDER BY name";
+    let mut statement = db.prepare(sql).unwrap();
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+}
+
+fn schema_of_a_new_file() -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    schema_of(&folder)
+}
+
+#[test]
+fn changed_views_reach_old_files() {
+    let folder = tempfile::tempdir().unwrap();
+    version_1(&folder);
+    drop(open(&folder).unwrap());
+    let db = rusqlite::Connection::open(path(&folder)).unwrap();
+    let has = |sql: &str| db.prepare(sql).is_ok();
+    assert!(has("SELECT run_id, status FROM workflow_runs"), "the view of version 1 was replaced");
+    assert!(has("SELECT seven FROM mine"), "a person's own view stays");
+    // As if a former program had made other views: one in another form, one that is no longer there.
+    db.execute_batch(
+        "DROP VIEW triggers; CREATE VIEW triggers AS SELECT 1 AS old; CREATE VIEW gone AS SELECT 1 AS old; \
+         UPDATE meta SET value = value || ' gone' WHERE key = 'views'",
+    )
+    .unwrap();
+    drop(open(&folder).unwrap());
+    assert!(has("SELECT old FROM gone"), "with the same mark nothing is made anew");
+    db.execute_batch("UPDATE meta SET value = 'another' WHERE key = 'views_hash'").unwrap();
+    drop(open(&folder).unwrap());
+    assert!(has("SELECT uuid FROM triggers") && !has("SELECT old FROM gone") && has("SELECT seven FROM mine"));
+}
+
+/// Every write and opening the file itself, each within its time.
+#[tokio::test]
+async fn a_held_database_is_busy_for_edits_too() {
+    assert!(Options::default().busy_timeout_ms <= 5_000);
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { busy_timeout_ms: 20, ..Options::default() };
+    let store = SqliteStore::open(path(&folder), options.clone()).unwrap();
+    let run = started(&store, RunStatus::Completed).await;
+    let other = rusqlite::Connection::open(path(&folder)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let edits = vec![Edit::Reported { run, seq: 1 }];
+    let outcome = tokio::time::timeout(Duration::from_secs(5), store.change(edits.clone(), 1)).await;
+    assert!(matches!(outcome, Ok(Err(Error::Busy(_)))), "{outcome:?}");
+    assert_eq!(store.ended(0).await.unwrap().len(), 1, "readers do not wait for writers");
+    other.execute_batch("UPDATE meta SET value = 'another' WHERE key = 'views_hash'; COMMIT; BEGIN IMMEDIATE").unwrap();
+    let opened = SqliteStore::open(path(&folder), options);
+    assert!(matches!(opened, Err(Error::Busy(_))), "the views cannot be made while it is held");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.change(edits, 1).await, Ok(vec![0]));
+}
+
+#[test]
+fn a_new_file_that_another_holds_is_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = rusqlite::Connection::open(path(&folder)).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE; CREATE TABLE half_way (x)").unwrap();
+    let start = std::time::Instant::now();
+    let opened = SqliteStore::open(path(&folder), Options { busy_timeout_ms: 50, ..Options::default() });
+    assert!(matches!(opened, Err(Error::Busy(_))));
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn others_see_that_records_have_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (open(&folder).unwrap(), open(&folder).unwrap());
+    let mut tail = there.tail();
+    let key = RecordKey { kind: "agent".into(), owner: "ann".into(), id: "a".into() };
+    let put = |body: u32| Edit::Put {
+        key: key.clone(),
+        label: String::new(),
+        due_at: None,
+        body: body.into(),
+        expect: crate::Expect::Any,
+    };
+    here.change(vec![put(1)], 1).await.unwrap();
+    let seen = tokio::time::timeout(Duration::from_secs(20), tail.recv()).await;
+    assert_eq!(seen.expect("within moments"), Ok(Change::FOREIGN));
+}

@@ -169,6 +169,93 @@ async fn views_tell_what_the_journal_tells() {
     }
 }
 
+fn put(kind: &str, id: &str, label: &str, due_at: Option<Millis>, body: Value) -> Edit {
+    let key = RecordKey { kind: kind.into(), owner: "ann".into(), id: id.into() };
+    Edit::Put { key, label: label.into(), due_at, body, expect: crate::Expect::Any }
+}
+
+// keeps A-26, B-36
+#[tokio::test]
+async fn views_tell_what_records_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relais.db");
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let workflow = json!({"id": "w1", "name": "Report", "alias": "report", "description": "Weekly", "status": "paused",
+        "is_active": false, "format": "chain", "version": 3, "plan": "hash", "trigger_uuid": "t1", "steps": ["s1"],
+        "template_id": "t", "template_version": "1", "created_at": 1000, "updated_at": 2000, "thread_id": "chat",
+        "manifest": {"hash": "h", "version": "2", "tools": ["web.search"]}, "definition": {"executors": [{"id": "a"}]},
+        "schedule_type": "recurring", "schedule_time": 5000, "cron_expression": "0 9 * * 1"});
+    let step = json!({"uuid": "s1", "type": "custom_llm", "name": "Write", "description": "It writes",
+        "details": {"model": "sim/one"}, "created_at": 1000, "updated_at": 2000});
+    let trigger = json!({"uuid": "t1", "workflow_uuid": "w1", "type": "schedule", "filter_rules": {"a": 1},
+        "initial_data_description": "The week", "created_at": 1000, "updated_at": 2000});
+    let edits = vec![
+        put("workflow", "w1", "report", None, workflow),
+        put("workflow", "w2", "", None, json!({"id": "w2", "name": "Bare", "definition": "a text"})),
+        put("tally", "w1", "", None, json!({"total": 5, "successful": 3, "failed": 2})),
+        put("step", "s1", "custom_llm", None, step),
+        put("trigger", "t1", "w1", Some(9_000), trigger),
+        put("trigger", "t2", "w1", Some(8_000), json!({"uuid": "t2"})),
+        put("trigger", "t3", "w1", None, json!({"uuid": "t3"})),
+    ];
+    store.change(edits, 1).await.unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    let cases = [
+        (
+            "SELECT workflow_id, user_id, thread_id, name, description, executors, steps, status, is_active, \
+             schedule_type, schedule_time, cron_expression, next_run_time, total_runs, successful_runs, failed_runs, \
+             tool_manifest_hash, tool_manifest_json, tool_manifest_version, created_at, updated_at FROM workflows \
+             WHERE uuid = 'w1'",
+            json!([{"workflow_id": "w1", "user_id": "ann", "thread_id": "chat", "name": "Report",
+                "description": "Weekly", "executors": "[{\"id\":\"a\"}]", "steps": "[\"s1\"]", "status": "paused",
+                "is_active": 0, "schedule_type": "recurring", "schedule_time": "1970-01-01T00:00:05.000Z",
+                "cron_expression": "0 9 * * 1", "next_run_time": "1970-01-01T00:00:08.000Z", "total_runs": 5,
+                "successful_runs": 3, "failed_runs": 2, "tool_manifest_hash": "h",
+                "tool_manifest_json": "[\"web.search\"]", "tool_manifest_version": "2",
+                "created_at": "1970-01-01T00:00:01.000Z", "updated_at": "1970-01-01T00:00:02.000Z"}]),
+        ),
+        (
+            "SELECT id, name, thread_id, executors, status, total_runs, next_run_time, created_at FROM workflows \
+             WHERE id = 'w2'",
+            json!([{"id": "w2", "name": "Bare", "thread_id": "", "executors": null, "status": "active",
+                "total_runs": 0, "next_run_time": null, "created_at": null}]),
+        ),
+        (
+            "SELECT * FROM workflow_steps",
+            json!([{"uuid": "s1", "user_id": "ann", "name": "Write", "type": "custom_llm",
+                "description": "It writes", "details": "{\"model\":\"sim/one\"}",
+                "created_at": "1970-01-01T00:00:01.000Z", "updated_at": "1970-01-01T00:00:02.000Z"}]),
+        ),
+        (
+            "SELECT uuid, user_id, workflow_uuid, filter_rules, initial_data_description, details ->> '$.type' AS type, \
+             next_run_time, created_at FROM triggers WHERE uuid IN ('t1', 't3') ORDER BY uuid",
+            json!([
+                {"uuid": "t1", "user_id": "ann", "workflow_uuid": "w1", "filter_rules": "{\"a\":1}",
+                    "initial_data_description": "The week", "type": "schedule",
+                    "next_run_time": "1970-01-01T00:00:09.000Z", "created_at": "1970-01-01T00:00:01.000Z"},
+                {"uuid": "t3", "user_id": "ann", "workflow_uuid": "w1", "filter_rules": "{}",
+                    "initial_data_description": null, "type": null, "next_run_time": null, "created_at": null},
+            ]),
+        ),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(json!(rows(&db, sql)), expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_of_a_kept_workflow_has_its_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relais.db");
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let mut kept = summary(run(), RunStatus::Completed);
+    kept.target.workflow = "w1".into();
+    store.create(new_run(kept)).await.unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    let sql = "SELECT r.workflow_id, i.workflow_definition_uuid FROM workflow_runs r, workflow_instances i";
+    assert_eq!(json!(rows(&db, sql)), json!([{"workflow_id": "w1", "workflow_definition_uuid": "w1"}]));
+}
+
 /// The columns that the older designs document, each there under its name.
 #[test]
 fn columns_are_named_as_documented() {
@@ -187,6 +274,12 @@ fn columns_are_named_as_documented() {
         "uuid, user_id, workflow_definition_uuid, status, trigger_output, created_at, updated_at FROM workflow_instances",
         "uuid, user_id, workflow_instance_uuid, step_definition_uuid, status, started_at, finished_at, output_id, output, \
          details, error_message, created_at, messages, input_data FROM workflow_step_instances",
+        "id, workflow_id, user_id, thread_id, name, description, executors, schedule_type, schedule_time, cron_expression, \
+         next_run_time, status, total_runs, successful_runs, failed_runs, tool_manifest_hash, tool_manifest_json, \
+         tool_manifest_version, uuid, is_active, trigger_uuid, steps, template_id, template_version, created_at, \
+         updated_at FROM workflows",
+        "uuid, user_id, name, type, description, details, created_at, updated_at FROM workflow_steps",
+        "uuid, user_id, workflow_uuid, details, filter_rules, initial_data_description, created_at, updated_at FROM triggers",
     ] {
         db.prepare(&format!("SELECT {columns}")).unwrap();
     }

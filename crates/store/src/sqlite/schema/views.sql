@@ -108,7 +108,7 @@ FROM journal_visits v JOIN journal_runs r ON r.run = v.run
 WHERE NOT coalesce(json_extract(r.plan_body, '$.nodes[' || v.node || '].hidden'), 0);
 
 CREATE VIEW workflow_runs AS
-SELECT run_id AS id, run_id, workflow AS workflow_id, user AS user_id, thread AS thread_id,
+SELECT run_id AS id, run_id, coalesce(nullif(workflow_id, ''), workflow) AS workflow_id, user AS user_id, thread AS thread_id,
     CASE status WHEN 'waiting' THEN 'running' WHEN 'stopped' THEN 'completed' ELSE status END AS status,
     (SELECT count(*) FROM journal_steps s WHERE s.run = journal_runs.run AND s.task IS NOT NULL
         AND s.status = 'completed') AS current_executor,
@@ -165,7 +165,7 @@ SELECT r.run_id || '/' || c.position AS id,
 FROM journal_commands c JOIN journal_runs r ON r.run = c.run WHERE c.command -> '$.call_tool' IS NOT NULL;
 
 CREATE VIEW workflow_instances AS
-SELECT run_id AS uuid, user AS user_id, workflow AS workflow_definition_uuid,
+SELECT run_id AS uuid, user AS user_id, coalesce(nullif(workflow_id, ''), workflow) AS workflow_definition_uuid,
     CASE status WHEN 'pending' THEN 'running' WHEN 'waiting' THEN 'running' WHEN 'cancelled' THEN 'failed'
         WHEN 'partial_success' THEN 'failed' ELSE status END AS status,
     coalesce(opened -> '$.input.value', opened -> '$.input.blob') AS trigger_output,
@@ -185,3 +185,46 @@ SELECT id AS uuid, user AS user_id, run_id AS workflow_instance_uuid, step AS st
     json_object('messages', json(messages), 'error_message', error_message, 'input_data', json(input)) AS details,
     strftime('%Y-%m-%dT%H:%M:%fZ', seen_at / 1000.0, 'unixepoch') AS created_at
 FROM journal_steps;
+
+-- Records: `id` and `uuid` are the record's id, `user_id` its owner. A workflow's counters are records of their own.
+CREATE VIEW workflows AS
+SELECT w.id AS id, w.id AS workflow_id, w.id AS uuid, w.owner AS user_id,
+    coalesce(w.body ->> '$.thread_id', '') AS thread_id, w.body ->> '$.name' AS name, w.body ->> '$.alias' AS alias,
+    w.body ->> '$.description' AS description, w.body ->> '$.format' AS format, w.body ->> '$.version' AS version,
+    w.body ->> '$.plan' AS plan,
+    coalesce(w.body -> '$.definition.executors', w.body -> '$.steps') AS executors, w.body -> '$.steps' AS steps,
+    w.body ->> '$.trigger_uuid' AS trigger_uuid, w.body ->> '$.is_active' AS is_active,
+    w.body ->> '$.template_id' AS template_id, w.body ->> '$.template_version' AS template_version,
+    w.body ->> '$.manifest.hash' AS tool_manifest_hash, w.body -> '$.manifest.tools' AS tool_manifest_json,
+    w.body ->> '$.manifest.version' AS tool_manifest_version,
+    w.body ->> '$.schedule_type' AS schedule_type,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.schedule_time') / 1000.0, 'unixepoch') AS schedule_time,
+    w.body ->> '$.cron_expression' AS cron_expression,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (SELECT min(t.due_at) FROM records t WHERE t.kind = 'trigger' AND t.label = w.id)
+        / 1000.0, 'unixepoch') AS next_run_time,
+    coalesce(w.body ->> '$.status', 'active') AS status,
+    (SELECT coalesce(sum(t.body ->> '$.total'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id) AS total_runs,
+    (SELECT coalesce(sum(t.body ->> '$.successful'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id)
+        AS successful_runs,
+    (SELECT coalesce(sum(t.body ->> '$.failed'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id) AS failed_runs,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.created_at') / 1000.0, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.updated_at') / 1000.0, 'unixepoch') AS updated_at
+FROM records w WHERE w.kind = 'workflow';
+
+CREATE VIEW workflow_steps AS
+SELECT s.id AS uuid, s.owner AS user_id, s.body ->> '$.name' AS name, s.body ->> '$.type' AS type,
+    s.body ->> '$.description' AS description, s.body -> '$.details' AS details,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (s.body ->> '$.created_at') / 1000.0, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (s.body ->> '$.updated_at') / 1000.0, 'unixepoch') AS updated_at
+FROM records s WHERE s.kind = 'step';
+
+CREATE VIEW triggers AS
+SELECT t.id AS uuid, t.owner AS user_id, coalesce(t.body ->> '$.workflow_uuid', t.label) AS workflow_uuid,
+    t.body ->> '$.type' AS type, coalesce(t.body -> '$.filter_rules', '{}') AS filter_rules,
+    t.body ->> '$.initial_data_description' AS initial_data_description,
+    json_object('type', t.body ->> '$.type', 'filter_rules', json(coalesce(t.body -> '$.filter_rules', '{}')),
+        'initial_data_description', t.body ->> '$.initial_data_description') AS details,
+    strftime('%Y-%m-%dT%H:%M:%fZ', t.due_at / 1000.0, 'unixepoch') AS next_run_time,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (t.body ->> '$.created_at') / 1000.0, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (t.body ->> '$.updated_at') / 1000.0, 'unixepoch') AS updated_at
+FROM records t WHERE t.kind = 'trigger';
