@@ -2,15 +2,19 @@
 //!
 //! A surface (command line, HTTP, MCP) parses its own words, calls one method here, and renders the answer.
 
+mod agents;
 pub mod config;
 mod definitions;
 mod error;
+mod kept;
 pub mod narrate;
 mod runs;
 mod simulated;
 pub mod trace;
+mod triggers;
 mod upkeep;
 pub mod views;
+mod workflows;
 
 use std::sync::Arc;
 
@@ -20,13 +24,17 @@ use relais_runtime::models;
 use relais_runtime::perform::Performer;
 use relais_store::{Options, SqliteStore, Store};
 
+pub use agents::Agent;
 pub use config::Config;
 pub use definitions::{Checked, Definition, Definitions};
 pub use error::Error;
+pub use kept::At;
 pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
 pub use trace::Trace;
+pub use triggers::{Origin, TriggerRecord};
+pub use workflows::{Version, Workflow, WorkflowStatus};
 
 /// A handle on everything that one user may do. Another user's things are not there: whatever they are asked for by,
 /// the answer is that nothing was found.

@@ -1,0 +1,94 @@
+//! Things that are kept as they are now (workflows, agents, triggers, tokens), as typed records of the store.
+//!
+//! Knows how a thing becomes a record and back. What the things are is in the file of each.
+
+use relais_engine::Millis;
+use relais_store::{Edit, Expect, Find, Record, RecordKey};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Error, Service};
+
+/// A kind of thing that is kept.
+pub(crate) trait Kept: Serialize + DeserializeOwned {
+    const KIND: &'static str;
+    /// What a message calls it: "workflow".
+    const WORD: &'static str;
+
+    fn id(&self) -> String;
+
+    /// What it is listed by besides its id.
+    fn label(&self) -> String {
+        String::new()
+    }
+
+    /// When something is to be done about it.
+    fn due_at(&self) -> Option<Millis> {
+        None
+    }
+}
+
+/// A thing with the revision that it was read at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct At<T> {
+    pub it: T,
+    /// Counted up with each change; an ETag is made of it.
+    pub revision: u64,
+}
+
+/// Things listed in one go; more are refused or paged.
+pub(crate) const MAX_LISTED: usize = 10_000;
+
+pub(crate) fn key<T: Kept>(owner: &str, id: &str) -> RecordKey {
+    RecordKey { kind: T::KIND.to_owned(), owner: owner.to_owned(), id: id.to_owned() }
+}
+
+/// The edit that keeps a thing.
+pub(crate) fn put<T: Kept>(owner: &str, it: &T, expect: Expect) -> Result<Edit, Error> {
+    let body = serde_json::to_value(it).map_err(|e| Error::Unusable(e.to_string()))?;
+    Ok(Edit::Put { key: key::<T>(owner, &it.id()), label: it.label(), due_at: it.due_at(), body, expect })
+}
+
+/// The edit that removes a thing.
+pub(crate) fn remove<T: Kept>(owner: &str, id: &str, expect: Expect) -> Edit {
+    Edit::Remove { key: key::<T>(owner, id), expect }
+}
+
+pub(crate) fn read<T: Kept>(record: Record) -> Result<At<T>, Error> {
+    let Record { key, revision, body, .. } = record;
+    let unread = |e| Error::Unusable(format!("the {} {} cannot be read: {e}", T::WORD, key.id));
+    Ok(At { it: serde_json::from_value(body).map_err(unread)?, revision })
+}
+
+impl Service {
+    /// One of the user's things by its id; the same answer whether there is none or it is another user's.
+    pub(crate) async fn kept<T: Kept>(&self, id: &str) -> Result<At<T>, Error> {
+        self.find_kept(id).await?.ok_or_else(|| Error::NotFound(format!("there is no {} {id}", T::WORD)))
+    }
+
+    pub(crate) async fn find_kept<T: Kept>(&self, id: &str) -> Result<Option<At<T>>, Error> {
+        self.core.store.get_record(key::<T>(self.user(), id)).await?.map(read).transpose()
+    }
+
+    /// The user's things of a kind, by id, those with this label only if one is given.
+    pub(crate) async fn list_kept<T: Kept>(&self, label: Option<&str>) -> Result<Vec<At<T>>, Error> {
+        self.page_kept(label, None, MAX_LISTED).await
+    }
+
+    /// The same in pages: those after an id.
+    pub(crate) async fn page_kept<T: Kept>(
+        &self,
+        label: Option<&str>,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<At<T>>, Error> {
+        let (owner, label) = (Some(self.user().to_owned()), label.map(str::to_owned));
+        let find = Find { kind: T::KIND.to_owned(), owner, label, after, limit, ..Find::default() };
+        self.core.store.records(find).await?.into_iter().map(read).collect()
+    }
+
+    /// All edits or none; answers the revision of each.
+    pub(crate) async fn change(&self, edits: Vec<Edit>) -> Result<Vec<u64>, Error> {
+        Ok(self.core.store.change(edits, self.core.clock.now()).await?)
+    }
+}
