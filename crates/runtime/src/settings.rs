@@ -17,6 +17,7 @@ pub struct Settings {
     pub tools: ToolSettings,
     /// Name to value or `${VARIABLE}`; given to tools by name, shown nowhere.
     pub secrets: BTreeMap<String, String>,
+    pub auth: AuthSettings,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -84,4 +85,20 @@ pub struct SearchSettings {
 pub struct Channel {
     pub webhook: Option<String>,
     pub command: Option<Vec<String>>,
+}
+
+/// JWTs from outside. `issuer`, `audience` and `jwks_url` belong together: all of them, or none.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuthSettings {
+    pub issuer: Option<String>,
+    pub audience: Option<String>,
+    /// Where the issuer's keys are; `https:`, or `http:` on this machine.
+    pub jwks_url: Option<String>,
+    /// The claim that holds the user's id; absent means `sub`.
+    pub user_claim: Option<String>,
+    /// The claim that holds the scopes; absent means `scope`.
+    pub scope_claim: Option<String>,
+    /// How far the issuer's clock may be off; absent means a minute.
+    pub leeway_s: Option<u64>,
 }

@@ -52,12 +52,22 @@ impl From<Error> for Problem {
             Error::NotFound(_) => StatusCode::NOT_FOUND,
             Error::Conflict(_) => StatusCode::CONFLICT,
             Error::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            Error::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Error::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Error::Forbidden(_) => StatusCode::FORBIDDEN,
             Error::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Error::Unusable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let problem = Problem::new(status, error.kind(), error.to_string());
-        if status == StatusCode::SERVICE_UNAVAILABLE { problem.retry_after(RETRY_AFTER_S) } else { problem }
+        Problem { retry_after_s: retry_after_s(&error), ..Problem::new(status, error.kind(), error.to_string()) }
+    }
+}
+
+/// Only where the same may succeed later.
+fn retry_after_s(error: &Error) -> Option<u32> {
+    match error {
+        Error::Busy(_) => Some(RETRY_AFTER_S),
+        Error::TooMany { retry_after_ms } => u32::try_from(retry_after_ms.div_ceil(1_000)).ok(),
+        _ => None,
     }
 }
 

@@ -1,5 +1,5 @@
-//! The kinds that cross layers: the caller's mistake, what is not there or not allowed, another's change, and our own
-//! trouble.
+//! The kinds that cross layers: the caller's mistake, who is not known, what is not there or not allowed, another's
+//! change, and our own trouble.
 
 use std::path::Path;
 
@@ -18,10 +18,15 @@ pub enum Error {
     /// It was changed since the caller read it.
     #[error("{0}")]
     Stale(String),
+    /// Nobody knows who asks.
+    #[error("{0}")]
+    Unauthorized(String),
+    #[error("Too many wrong tries came from this address; try again in {} s.", retry_after_ms.div_ceil(1_000))]
+    TooMany { retry_after_ms: u64 },
     /// The caller may not do this, whoever it belongs to.
     #[error("{0}")]
     Forbidden(String),
-    /// The database is out of reach for now; nothing was done, the same may be asked again.
+    /// The database, or whoever issues JWTs, is out of reach for now; nothing was done, the same may be asked again.
     #[error("{0}")]
     Busy(String),
     /// The database or the machine; the text says what to do.
@@ -37,6 +42,8 @@ impl Error {
             Error::NotFound(_) => "not_found",
             Error::Conflict(_) => "conflict",
             Error::Stale(_) => "stale",
+            Error::Unauthorized(_) => "unauthorized",
+            Error::TooMany { .. } => "too_many",
             Error::Forbidden(_) => "forbidden",
             Error::Busy(_) => "busy",
             Error::Unusable(_) => "unusable",

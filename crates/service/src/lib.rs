@@ -2,6 +2,7 @@
 //!
 //! A surface (command line, HTTP, MCP) parses its own words, calls one method here, and renders the answer.
 
+pub mod access;
 mod agents;
 pub mod config;
 mod definitions;
