@@ -17,6 +17,8 @@ use crate::Error;
 
 /// Who waits for the keys waits for a request of their own.
 const FETCH_TIME: Duration = Duration::from_secs(5);
+/// Every fetch ends before this; a task that broke must not keep anybody.
+const WAIT_TIME: Duration = Duration::from_secs(6);
 /// Sets of keys have a few kilobytes.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
 /// A stranger can invent key names faster than any issuer could answer.
@@ -116,8 +118,8 @@ impl Source {
             let source = self.clone();
             tokio::spawn(async move { source.fill().await });
         }
-        // The sender lives as long as we do, so this ends with the fetch.
-        drop(done.wait_for(|state| !state.is_fetching).await);
+        // Whether it ended well or not at all, the caller looks at what there is.
+        drop(tokio::time::timeout(WAIT_TIME, done.wait_for(|state| !state.is_fetching)).await);
     }
 
     /// True for the one who is to fetch. Only the time counts, so that a fetch that never ended is begun anew.
