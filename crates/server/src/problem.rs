@@ -58,16 +58,11 @@ impl From<Error> for Problem {
             Error::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Error::Unusable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Problem { retry_after_s: retry_after_s(&error), ..Problem::new(status, error.kind(), error.to_string()) }
-    }
-}
-
-/// Only where the same may succeed later.
-fn retry_after_s(error: &Error) -> Option<u32> {
-    match error {
-        Error::Busy(_) => Some(RETRY_AFTER_S),
-        Error::TooMany { retry_after_ms } => u32::try_from(retry_after_ms.div_ceil(1_000)).ok(),
-        _ => None,
+        let problem = Problem::new(status, error.kind(), error.to_string());
+        if let Error::TooMany { retry_after_ms } = error {
+            return problem.retry_after(u32::try_from(retry_after_ms.div_ceil(1_000)).unwrap_or(u32::MAX));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE { problem.retry_after(RETRY_AFTER_S) } else { problem }
     }
 }
 
