@@ -32,7 +32,7 @@ const STATUSES: [RunStatus; 8] = [
 pub(super) fn list(db: &Connection, filter: &Filter) -> Result<Page, Trouble> {
     let limit = page::rows(filter.limit);
     let mut places = Vec::new();
-    for query in queries(filter, limit)? {
+    for query in queries(filter, choice(db, filter)?, limit)? {
         let mut statement = db.prepare_cached(&query.sql)?;
         let found = statement.query_map(params_from_iter(query.values), place)?;
         places.extend(found.collect::<Result<Vec<_>, _>>()?);
@@ -74,8 +74,7 @@ struct Query {
     values: Vec<Value>,
 }
 
-fn queries(filter: &Filter, limit: usize) -> Result<Vec<Query>, Error> {
-    let index = index(filter);
+fn queries(filter: &Filter, index: Option<Index>, limit: usize) -> Result<Vec<Query>, Error> {
     let statuses: &[RunStatus] = if filter.status.is_empty() { &STATUSES } else { &filter.status };
     let mut statuses = statuses.to_vec();
     statuses.sort_unstable();
@@ -88,31 +87,62 @@ fn queries(filter: &Filter, limit: usize) -> Result<Vec<Query>, Error> {
     each.map(|(status, root)| query(filter, index, &[status], &[root], limit)).collect()
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Index {
     name: &'static str,
     /// The index has status and root before the time.
     by_status: bool,
 }
 
-/// The index that leaves the fewest rows; none where the run itself is named. An empty thread or id has no index.
-fn index(filter: &Filter) -> Option<Index> {
+/// Where a filter names several of thread, id and name, a list that ends within so many runs is walked rather than one
+/// that does not. Beyond that, both are so long that what they have in common is likely to be met soon.
+const SHORT_LIST: i64 = 2_000;
+
+fn choice(db: &Connection, filter: &Filter) -> Result<Option<Index>, Trouble> {
+    let usable = usable(filter);
+    for index in usable.iter().filter(|_| usable.len() > 1) {
+        if length(db, filter, *index)? < SHORT_LIST {
+            return Ok(Some(*index));
+        }
+    }
+    Ok(usable.first().copied())
+}
+
+/// How many runs an index has for this filter whatever their status, as far as it matters.
+fn length(db: &Connection, filter: &Filter, index: Index) -> rusqlite::Result<i64> {
+    let mut query = Query::of("SELECT count(*) FROM (SELECT 1 FROM runs r", Some(index));
+    query.text("r.user = ?", filter.user.as_deref().filter(|_| index.name.contains("user")));
+    match index.name {
+        "runs_thread" | "runs_user_thread" => query.partial("r.thread", filter.thread.as_deref()),
+        "runs_workflow_id" | "runs_user_workflow_id" => query.partial("r.workflow_id", filter.workflow_id.as_deref()),
+        _ => query.text("r.workflow = ?", filter.workflow.as_deref()),
+    }
+    query.sql.push_str(" LIMIT ?)");
+    query.values.push(Value::Integer(SHORT_LIST));
+    db.prepare_cached(&query.sql)?.query_row(params_from_iter(query.values), |row| row.get(0))
+}
+
+/// The indexes that serve, likely the shortest first; none where the run itself is named. An empty thread or id has
+/// no index.
+fn usable(filter: &Filter) -> Vec<Index> {
     let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
-    let (user, thread) = (filter.user.is_some(), given(&filter.thread));
-    let (workflow, workflow_id) = (filter.workflow.is_some(), given(&filter.workflow_id));
-    let (name, by_status) = match filter {
-        Filter { run: Some(_), .. } => return None,
-        Filter { parent: Some(_), .. } => ("runs_parent", false),
-        _ if user && thread => ("runs_user_thread", true),
-        _ if thread => ("runs_thread", true),
-        _ if user && workflow_id => ("runs_user_workflow_id", true),
-        _ if workflow_id => ("runs_workflow_id", true),
-        _ if user && workflow => ("runs_user_workflow", true),
-        _ if workflow => ("runs_workflow", true),
-        _ if user => ("runs_user", true),
-        _ => ("runs_status", true),
-    };
-    Some(Index { name, by_status })
+    let by_status = |name| Index { name, by_status: true };
+    if filter.run.is_some() {
+        return Vec::new();
+    }
+    if filter.parent.is_some() {
+        return vec![Index { name: "runs_parent", by_status: false }];
+    }
+    let user = filter.user.is_some();
+    let of_user = |alone, with_user| by_status(if user { with_user } else { alone });
+    let mut usable = Vec::new();
+    usable.extend(given(&filter.thread).then(|| of_user("runs_thread", "runs_user_thread")));
+    usable.extend(given(&filter.workflow_id).then(|| of_user("runs_workflow_id", "runs_user_workflow_id")));
+    usable.extend(filter.workflow.is_some().then(|| of_user("runs_workflow", "runs_user_workflow")));
+    if usable.is_empty() {
+        usable.push(of_user("runs_status", "runs_user"));
+    }
+    usable
 }
 
 fn query(
@@ -122,13 +152,7 @@ fn query(
     roots: &[bool],
     limit: usize,
 ) -> Result<Query, Error> {
-    let mut sql = "SELECT r.started_at, r.run FROM runs r".to_owned();
-    if let Some(index) = index {
-        sql.push_str(" INDEXED BY ");
-        sql.push_str(index.name);
-    }
-    sql.push_str(" WHERE 1");
-    let mut query = Query { sql, values: Vec::new() };
+    let mut query = Query::of("SELECT r.started_at, r.run FROM runs r", index);
     query.run("r.run = ?", filter.run);
     query.run("r.parent = ?", filter.parent);
     query.text("r.user = ?", filter.user.as_deref());
@@ -153,6 +177,11 @@ fn query(
 }
 
 impl Query {
+    fn of(select: &str, index: Option<Index>) -> Query {
+        let by = index.map_or_else(String::new, |index| format!(" INDEXED BY {}", index.name));
+        Query { sql: format!("{select}{by} WHERE 1"), values: Vec::new() }
+    }
+
     fn and(&mut self, condition: &str, value: Option<Value>) {
         if let Some(value) = value {
             self.sql.push_str(" AND ");
@@ -284,9 +313,34 @@ mod tests {
             Filter { run: Some(RunId::nil()), user: empty(), ..Filter::default() },
         ];
         for filter in filters().chain(other) {
-            for query in queries(&filter, 10).unwrap() {
+            let indexes: Vec<_> = usable(&filter).into_iter().map(Some).collect();
+            let indexes = if indexes.is_empty() { vec![None] } else { indexes };
+            for query in indexes.into_iter().flat_map(|index| queries(&filter, index, 10).unwrap()) {
                 assert_walks(&db, &query.sql, query.values);
             }
+        }
+    }
+
+    /// A thread, an id and a name: whichever list is short is walked, else the first.
+    #[test]
+    fn the_shorter_list_is_walked() {
+        let db = tables();
+        let insert = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) \
+             INSERT INTO runs (run, workflow, plan, user, thread, status, started_at, awaits, usage, workflow_id) \
+             SELECT randomblob(16), iif(i < 10, 'few', 'many'), '', 'ann', 'many', 'completed', i, '[]', '{}', \
+             iif(i < 10, 'few', 'many') FROM n";
+        db.execute_batch(insert).unwrap();
+        let cases = [
+            ("many", "few", "many", "runs_user_workflow_id"),
+            ("many", "many", "few", "runs_user_workflow"),
+            ("none", "few", "few", "runs_user_thread"),
+            ("many", "many", "many", "runs_user_thread"),
+        ];
+        for (thread, workflow_id, workflow, expected) in cases {
+            let text = |text: &str| Some(text.to_owned());
+            let (thread, workflow_id, workflow) = (text(thread), text(workflow_id), text(workflow));
+            let filter = Filter { user: text("ann"), thread, workflow_id, workflow, ..Filter::default() };
+            assert_eq!(choice(&db, &filter).unwrap().unwrap().name, expected, "{filter:?}");
         }
     }
 
@@ -302,7 +356,7 @@ mod tests {
     fn every_walk_stays_inside_its_index() {
         let db = tables();
         for filter in filters() {
-            for query in queries(&filter, 10).unwrap() {
+            for query in queries(&filter, usable(&filter).first().copied(), 10).unwrap() {
                 let plan = plan(&db, &query.sql, query.values);
                 assert!(plan.iter().all(|step| step.contains("COVERING INDEX")), "{plan:?} in {}", query.sql);
             }
