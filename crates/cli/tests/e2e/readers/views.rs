@@ -508,7 +508,10 @@ fn runs_are_found_by_an_index() {
     let home = steps();
     home.relais(&["run", "flow.yaml", "tea"]).expect(0);
     for (sql, index) in [
-        ("SELECT * FROM runs WHERE workflow = 'x' ORDER BY status", "runs_workflow"),
+        (
+            "SELECT * FROM runs WHERE user = 'ann' AND workflow_id = 'x' AND workflow_id <> '' ORDER BY status",
+            "runs_user_workflow",
+        ),
         ("SELECT * FROM runs WHERE status = 'failed' ORDER BY started_at DESC", "runs_status"),
         ("SELECT * FROM runs WHERE user = 'ann' AND status = 'failed' ORDER BY started_at", "runs_user"),
         ("SELECT * FROM entries WHERE run = x'00' ORDER BY seq", "sqlite_autoindex_entries_1"),

@@ -8,21 +8,18 @@ ALTER TABLE runs ADD COLUMN unreported INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN root INTEGER NOT NULL DEFAULT 1;
 UPDATE runs SET root = 0 WHERE parent IS NOT NULL;
 
--- Pages: what is asked for often has an index with status and root before the time, so that a page is a walk of its own
--- length for each of their sixteen combinations, however few runs remain. The columns after `run` let what is left of a
--- filter be decided inside the index.
+-- Pages: surfaces show a user what is the user's. So what is asked for often has an index that begins with the user and
+-- has status and root before the time: a page is a walk of its own length for each of their sixteen combinations, however
+-- few runs remain. The columns after `run` let what is left of a filter be decided inside the index. Every index with a
+-- status is written at each turn of a run, so there are no more than these.
 DROP INDEX runs_status;
 DROP INDEX runs_user;
 DROP INDEX runs_workflow;
 DROP INDEX runs_thread;
 CREATE INDEX runs_status ON runs (status, root, started_at, run);
-CREATE INDEX runs_user ON runs (user, status, root, started_at, run);
-CREATE INDEX runs_workflow ON runs (workflow, status, root, started_at, run);
-CREATE INDEX runs_user_workflow ON runs (user, workflow, status, root, started_at, run);
-CREATE INDEX runs_workflow_id ON runs (workflow_id, status, root, started_at, run, workflow) WHERE workflow_id <> '';
-CREATE INDEX runs_user_workflow_id ON runs (user, workflow_id, status, root, started_at, run, workflow)
+CREATE INDEX runs_user ON runs (user, status, root, started_at, run, workflow);
+CREATE INDEX runs_user_workflow ON runs (user, workflow_id, status, root, started_at, run, workflow)
     WHERE workflow_id <> '';
-CREATE INDEX runs_thread ON runs (thread, status, root, started_at, run, workflow_id, workflow) WHERE thread <> '';
 CREATE INDEX runs_user_thread ON runs (user, thread, status, root, started_at, run, workflow_id, workflow)
     WHERE thread <> '';
 CREATE INDEX runs_unreported ON runs (ended_at, run) WHERE unreported = 1;
