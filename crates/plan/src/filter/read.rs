@@ -247,7 +247,7 @@ impl Reading {
     fn unknown(&mut self, word: &str) {
         let near = match nearest(word, OPERATORS) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("the operators are {}", OPERATORS.join(", ")),
+            None => format!("the operators are {}.", OPERATORS.join(", ")),
         };
         self.mistake(format!("there is no such operator; {near} To compare with a map, write `{{ equals: {{ … }} }}`"));
     }
