@@ -139,7 +139,9 @@ impl Reading {
             }
             Value::Array(list) => {
                 let entries = list.iter().take(MAX_RULES + 1).enumerate();
-                entries.map(|(n, entry)| self.within(Segment::Index(n as i64), |reading| reading.entry(entry))).collect()
+                entries
+                    .map(|(n, entry)| self.within(Segment::Index(n as i64), |reading| reading.entry(entry)))
+                    .collect()
             }
             entry => vec![self.entry(entry)],
         }
@@ -149,7 +151,10 @@ impl Reading {
         let map = match value {
             Value::Object(map) if !map.is_empty() => map,
             other => {
-                self.mistake(format!("an entry is a map of rules such as `{{ status: paid }}`, not {}", described(other)));
+                self.mistake(format!(
+                    "an entry is a map of rules such as `{{ status: paid }}`, not {}",
+                    described(other)
+                ));
                 return Vec::new();
             }
         };
@@ -180,7 +185,9 @@ impl Reading {
         let tests = match value {
             Value::Object(operators) => self.operators(operators),
             Value::Array(_) => {
-                self.mistake("write `{ in: [a, b] }` for one of these values, or `{ equals: [a, b] }` for just this list");
+                self.mistake(
+                    "write `{ in: [a, b] }` for one of these values, or `{ equals: [a, b] }` for just this list",
+                );
                 Vec::new()
             }
             plain => vec![(false, Test::Equals(plain.clone()))],
