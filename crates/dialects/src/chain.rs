@@ -175,7 +175,7 @@ impl Reader<'_> {
         Notify {
             on_complete: on_complete.unwrap_or(default.on_complete),
             on_failure: on_failure.unwrap_or(default.on_failure),
-            to: Vec::new(),
+            ..default
         }
     }
 }

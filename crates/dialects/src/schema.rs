@@ -392,7 +392,11 @@ fn notify(key: &str) -> Value {
     match key {
         "on_complete" => flag("Tell of completed runs (default false)."),
         "on_failure" => flag("Tell of failed runs (default true)."),
-        "to" => refer("texts", "Channels by name from the configuration; the notification list by default."),
+        "to" => refer("texts", "Channels by name from the configuration, instead of its default ones."),
+        "webhook" => {
+            json!({ "description": "A public address that is told.", "type": "string", "pattern": "^https?://" })
+        }
+        "email" => refer("texts", "Mail addresses that are told."),
         _ => json!(false),
     }
 }
@@ -468,7 +472,11 @@ fn trigger_key(key: &str) -> Value {
         "overlap" => choice("What happens if a run still goes on.", &["skip", "queue", "allow", "cancel_running"]),
         "catch_up" => choice("Times missed while the server was down.", &["one", "none", "all"]),
         "input" => any("The input of the run."),
-        "filter" => text("An expression over `event`; only what makes it true starts a run."),
+        "filter" => json!({
+            "description": "What starts a run: rules about the fields of what was sent, all of which must hold, with \
+                            `allow` and `deny`; or an expression over `event.data`.",
+            "type": ["string", "object"],
+        }),
         _ => json!(false),
     }
 }

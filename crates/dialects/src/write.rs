@@ -200,6 +200,8 @@ fn notify(notify: &Notify) -> Option<Doc> {
     fields.some("on_complete", differs(notify.on_complete, default.on_complete));
     fields.some("on_failure", differs(notify.on_failure, default.on_failure));
     fields.some("to", (!notify.to.is_empty()).then(|| json!(notify.to)));
+    fields.some("webhook", notify.webhook.as_deref().map(Value::from));
+    fields.some("email", (!notify.email.is_empty()).then(|| json!(notify.email)));
     (!fields.is_empty()).then(|| fields.short())
 }
 
@@ -222,7 +224,10 @@ fn trigger(trigger: &Trigger) -> Doc {
     };
     fields.word("catch_up", &trigger.catch_up, catch_up);
     fields.some("input", Some(&trigger.input).filter(|input| !input.is_null()).cloned());
-    fields.some("filter", trigger.filter.as_str().map(expression));
+    match &trigger.filter {
+        Value::String(source) => fields.put("filter", expression(source)),
+        rules => fields.some("filter", Some(rules).filter(|rules| !rules.is_null()).cloned()),
+    }
     fields.short()
 }
 

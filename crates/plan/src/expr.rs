@@ -21,8 +21,8 @@ use serde_json::Value;
 use crate::path::Segment;
 use crate::{Problem, Span};
 
-pub(crate) use eval::{Scope, text_of, truth};
-pub(crate) use node::{Lowering, Node, Reference};
+pub(crate) use eval::{Scope, holds, kind, text_of, truth};
+pub(crate) use node::{Comparison, Lowering, Node, Reference};
 pub(crate) use rewrite::{Flaw, Rewritten, sole_expression, text as rewrite_text};
 
 /// A name that an expression can read.

@@ -7,6 +7,7 @@ pub mod build;
 pub mod check;
 pub mod draw;
 pub mod expr;
+pub mod filter;
 pub mod path;
 pub mod plan;
 pub mod problem;
@@ -18,6 +19,7 @@ pub mod time;
 pub mod words;
 
 pub use expr::Expr;
+pub use filter::Filter;
 pub use plan::*;
 pub use problem::{Problem, Problems, Severity, Source, Span};
 pub use schema::Schema;

@@ -81,7 +81,8 @@ pub fn show(path: &[Segment]) -> String {
     for segment in path {
         match segment {
             Segment::Index(index) => text.push_str(&format!("[{index}]")),
-            Segment::Key(key) if is_plain(key) => {
+            // Digits after a dot would be read as an index.
+            Segment::Key(key) if is_plain(key) && (text.is_empty() || !is_digits(key)) => {
                 if !text.is_empty() {
                     text.push('.');
                 }
@@ -115,6 +116,10 @@ fn is_plain(key: &str) -> bool {
     !key.is_empty() && key.chars().all(is_key_char)
 }
 
+fn is_digits(key: &str) -> bool {
+    key.bytes().all(|b| b.is_ascii_digit())
+}
+
 fn is_key_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '-'
 }
@@ -133,7 +138,7 @@ fn key<'t>(rest: &'t str, first: bool, whole: &str) -> Result<(Segment, &'t str)
     }
     let (name, after) = body.split_at(end);
     match name.parse::<i64>() {
-        Ok(index) if !first && name.bytes().all(|b| b.is_ascii_digit()) => Ok((Segment::Index(index), after)),
+        Ok(index) if !first && is_digits(name) => Ok((Segment::Index(index), after)),
         _ => Ok((Segment::Key(name.to_owned()), after)),
     }
 }
@@ -187,6 +192,8 @@ mod tests {
             ("a[-1]", "a[-1]"),
             ("a[ 2 ]", "a[2]"),
             ("items.0.name", "items[0].name"),
+            ("items['0']", "items['0']"),
+            ("0.1", "0[1]"),
             ("größe", "größe"),
             ("[0][1]", "[0][1]"),
         ] {

@@ -631,6 +631,7 @@ pub struct Trigger {
     pub catch_up: CatchUp,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
+    /// What [`crate::Filter`] reads; a webhook or an event starts a run only if it passes.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub filter: Value,
 }
@@ -687,14 +688,20 @@ pub enum CatchUp {
 pub struct Notify {
     pub on_complete: bool,
     pub on_failure: bool,
-    /// Channels by name from the configuration; empty means the notification list.
+    /// Channels by name from the configuration. The notification list is told in any case; where neither `to` nor
+    /// `webhook` nor `email` says anything, so are the channels that the configuration marks as default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
+    /// A public address. Nothing secret is sent there: a file may come from anywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub email: Vec<String>,
 }
 
 impl Default for Notify {
     fn default() -> Self {
-        Notify { on_complete: false, on_failure: true, to: Vec::new() }
+        Notify { on_complete: false, on_failure: true, to: Vec::new(), webhook: None, email: Vec::new() }
     }
 }
 

@@ -18,6 +18,10 @@ pub struct Settings {
     /// Name to value or `${VARIABLE}`; given to tools by name, shown nowhere.
     pub secrets: BTreeMap<String, String>,
     pub auth: AuthSettings,
+    /// Where mail is handed over.
+    pub smtp: Smtp,
+    /// Who can be told how runs ended, by name.
+    pub notify: BTreeMap<String, NotifyChannel>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -101,4 +105,41 @@ pub struct AuthSettings {
     pub scope_claim: Option<String>,
     /// How far the issuer's clock may be off; absent means a minute.
     pub leeway_s: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Smtp {
+    pub host: Option<String>,
+    /// Absent means the usual one: 587, 465 with `tls`, 25 with `none`.
+    pub port: Option<u16>,
+    pub user: Option<String>,
+    /// `${NAME}` of a secret or variable, never the password itself.
+    pub password: Option<String>,
+    /// The sender, as `relais@example.org` or `Relais <relais@example.org>`.
+    pub from: Option<String>,
+    pub tls: SmtpTls,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SmtpTls {
+    /// Begins in the clear and goes on encrypted, or not at all.
+    #[default]
+    Starttls,
+    Tls,
+    None,
+}
+
+/// Exactly one of `webhook`, `email` and `command`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NotifyChannel {
+    pub webhook: Option<String>,
+    /// `${NAME}` of the secret that signs what is sent to the webhook.
+    pub secret: Option<String>,
+    pub email: Vec<String>,
+    pub command: Vec<String>,
+    /// Told of all workflows whose files name nobody.
+    pub default: bool,
 }

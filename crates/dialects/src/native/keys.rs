@@ -100,7 +100,7 @@ pub(crate) const ON_DEADLINE: &[&str] = &["value"];
 pub(crate) const CASE: &[&str] = &["case", "value", "steps", "then"];
 pub(crate) const ARM: &[&str] = &["when", "label", "steps", "then"];
 pub(crate) const STOP_IF: &[&str] = &["any", "all"];
-pub(crate) const NOTIFY: &[&str] = &["on_complete", "on_failure", "to"];
+pub(crate) const NOTIFY: &[&str] = &["on_complete", "on_failure", "to", "webhook", "email"];
 /// What starts runs; a trigger has exactly one of them.
 pub(crate) const TRIGGER_KINDS: &[&str] =
     &["manual", "at", "cron", "every", "daily", "weekly", "schedule", "continuous", "webhook", "event"];

@@ -4,21 +4,27 @@
 //! 6 fields, names, `@daily`, or words such as "every weekday at 8:30"), `every` (a duration, or `daily@HH:mm` and `weekly@1,3@HH:mm`), `daily` (`HH:mm`), `weekly` (`1,3@HH:mm`),
 //! `schedule` (any of the text forms), `continuous` (true or a delay), `webhook` (an id, or `{ id, secret }`) and
 //! `event` (a type). Beside it: `timezone` (clock times), `overlap`, `catch_up` (times), `input`, `filter` (webhook
-//! and event; an expression).
+//! and event; rules or an expression).
+//!
+//! `notify` names channels of the configuration, a public `webhook` and `email` addresses. What runs a command or holds
+//! a secret is in the configuration alone, for a file may come from anywhere.
 
+use relais_plan::filter::{Filter, Mistake};
 use relais_plan::schedule::is_calendar;
-use relais_plan::{CatchUp, Notify, Overlap, Problem, Trigger, TriggerOn, time, words};
+use relais_plan::{CatchUp, Notify, Overlap, Problem, Span, Trigger, TriggerOn, time, words};
 use serde_json::Value;
 
 use super::keys;
 use crate::fields::{Field, Fields, unknown_key};
 use crate::reader::Reader;
-use crate::values::duration_of;
+use crate::values::{content_span, duration_of};
 use crate::yaml::{Data, Node};
 
 const EXAMPLE: &str = "`{ cron: \"0 9 * * MON-FRI\", timezone: Europe/Paris }`";
 const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00`, `weekly@1,3,5@09:00` (0 is Sunday), \
                      five or six cron fields, `@daily`, words such as `every weekday at 8:30`, or a time under `at`";
+/// One message goes to all of them; more people are a mailing list.
+const MAX_MAIL_ADDRESSES: usize = 20;
 pub(crate) const DEFAULT_CONTINUOUS_DELAY_MS: u64 = 1_000;
 
 impl Reader<'_> {
@@ -214,24 +220,84 @@ impl Reader<'_> {
         Some(text)
     }
 
+    /// Rules, or an expression over `event.data`.
     fn filter(&mut self, field: Field<'_>) -> Value {
-        if field.node.as_text().is_none() {
-            self.wrong(field, "an expression over `event`", "`filter: event.data.amount > 100`");
-            return Value::Null;
+        let Some(text) = field.node.as_text() else {
+            return self.checked_filter(field.node.to_value(), |pointer| field.node.span_at(pointer));
+        };
+        let (before, span) = (self.problems.len(), content_span(field.node, text));
+        let source = self.expression(field).source().to_owned();
+        // A mistake in the expression is told once, by whoever has its place.
+        if self.problems.len() > before { Value::Null } else { self.checked_filter(Value::String(source), |_| span) }
+    }
+
+    /// The filter if it can be used; each mistake at its place otherwise.
+    pub(crate) fn checked_filter(&mut self, filter: Value, span_at: impl Fn(&str) -> Span) -> Value {
+        match Filter::read(&filter) {
+            Ok(_) => filter,
+            Err(mistakes) => {
+                let problem = |mistake: &Mistake| Problem::error(span_at(&mistake.pointer()), mistake.to_string());
+                self.problems.extend(mistakes.iter().map(problem));
+                Value::Null
+            }
         }
-        Value::String(self.expression(field).source().to_owned())
     }
 
     pub(crate) fn notify(&mut self, field: Field<'_>) -> Notify {
         let default = Notify::default();
-        let Some(fields) = self.map(field.node, "`notify`", keys::NOTIFY, "`notify: { on_failure: true, to: [ops] }`")
-        else {
+        if let Some(command) = field.node.child("command") {
+            let problem = Problem::error(command.span, "`command`: a workflow file cannot name a command to run");
+            self.problems.push(problem.help(
+                "name a channel, `to: [pager]`, and give it the command in relais.toml: \
+                 [notify.pager] command = [\"program\", \"argument\"]",
+            ));
             return default;
-        };
+        }
+        let example = "`notify: { on_failure: true, to: [ops] }`";
+        let Some(fields) = self.map(field.node, "`notify`", keys::NOTIFY, example) else { return default };
         Notify {
             on_complete: fields.get("on_complete").and_then(|field| self.flag(field)).unwrap_or(default.on_complete),
             on_failure: fields.get("on_failure").and_then(|field| self.flag(field)).unwrap_or(default.on_failure),
             to: fields.get("to").map(|field| self.texts(field)).unwrap_or_default(),
+            webhook: fields.get("webhook").and_then(|field| self.public_address(field)),
+            email: fields.get("email").map(|field| self.mail_addresses(field)).unwrap_or_default(),
         }
     }
+
+    /// Without anything that would be a secret: a signed or private webhook is a channel of the configuration.
+    fn public_address(&mut self, field: Field<'_>) -> Option<String> {
+        let text = self.text(field)?;
+        let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let host = host.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+        let has_secret = text.contains("${") || host.is_some_and(|host| host.contains('@'));
+        let message = match host {
+            _ if has_secret => "`webhook`: a workflow file holds no credentials",
+            Some(host) if !host.is_empty() && !text.contains(char::is_whitespace) => return Some(text),
+            Some(_) | None => "`webhook` takes an address that begins with https:// or http://",
+        };
+        self.problems.push(Problem::error(field.node.span, message).help(
+            "an address with a secret is a channel of relais.toml, [notify.ops] webhook = \"${OPS_HOOK}\", named by \
+             `to: [ops]`",
+        ));
+        None
+    }
+
+    fn mail_addresses(&mut self, field: Field<'_>) -> Vec<String> {
+        let names = self.names(field);
+        for name in names.iter().filter(|name| !is_mail_address(&name.text)) {
+            let problem = Problem::error(name.span, format!("`{}` is no mail address", name.text));
+            self.problems.push(problem.help("for example `email: [ops@example.org]`"));
+        }
+        if names.len() > MAX_MAIL_ADDRESSES {
+            let message = format!("`email` has more than {MAX_MAIL_ADDRESSES} addresses");
+            self.problems.push(Problem::error(field.node.span, message).help("use a mailing list"));
+        }
+        names.into_iter().map(|name| name.text).collect()
+    }
+}
+
+/// The sender reads it again, by the rules of mail; this finds what is plainly something else.
+fn is_mail_address(text: &str) -> bool {
+    let is_clean = !text.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '<' | '>'));
+    is_clean && text.rsplit_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
 }

@@ -120,7 +120,7 @@ impl Reader<'_> {
 }
 
 /// A value as an expression that gives just this value.
-pub(super) fn plain_literal(value: &Value) -> String {
+fn plain_literal(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -134,6 +134,6 @@ pub(super) fn plain_literal(value: &Value) -> String {
 }
 
 /// Braces are written as escapes: in quotes, two of them would begin a reference.
-pub(super) fn text_literal(text: &str) -> String {
+fn text_literal(text: &str) -> String {
     quote(text).replace('{', "\\u007b").replace('}', "\\u007d")
 }

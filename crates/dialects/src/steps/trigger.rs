@@ -4,13 +4,13 @@
 //! input. `initial_data_description` tells people and assistants what that data is. Each filter rule is about a field of
 //! the data, by its dotted path: a value (equal to it), a list (one of them) or a map of operators.
 
+use relais_plan::path::Segment;
 use relais_plan::step::Workflow;
-use relais_plan::{Problem, Trigger, TriggerOn};
-use serde_json::Value;
+use relais_plan::{Problem, Trigger, TriggerOn, filter};
+use serde_json::{Map, Value, json};
 
-use super::conditions::{plain_literal, text_literal};
 use super::given;
-use crate::fields::{Field, unknown_key};
+use crate::fields::{Field, Fields, unknown_key};
 use crate::reader::Reader;
 use crate::yaml::Data;
 
@@ -43,52 +43,71 @@ impl Reader<'_> {
                 self.problems.push(problem.help(format!("for example {EXAMPLE}")));
             }
         }
-        let filter = given(&fields, "filter_rules").and_then(|field| self.filter_rules(field));
+        let rules = given(&fields, "filter_rules");
+        let filter = rules.map(|field| self.filter_rules(field)).unwrap_or_default();
         if is_active {
-            let filter = filter.map_or(Value::Null, Value::String);
             workflow.triggers.push(Trigger { filter, ..Trigger::new(TriggerOn::Event(event)) });
         }
     }
 
-    /// All rules as one expression over the event.
-    fn filter_rules(&mut self, field: Field<'_>) -> Option<String> {
-        let fields = self.open_map(field.node, "`filter_rules`", RULE_EXAMPLE)?;
-        let mut tests = Vec::new();
+    /// The same rules in the words of the native format.
+    fn filter_rules(&mut self, field: Field<'_>) -> Value {
+        let Some(fields) = self.open_map(field.node, "`filter_rules`", RULE_EXAMPLE) else { return Value::Null };
+        let mut rules = Map::new();
         for rule in fields.all() {
-            let path: String = rule.key.split('.').map(|part| format!("[{}]", text_literal(part))).collect();
-            let data = format!("event.data{path}");
-            tests.push(format!("{data} is defined"));
-            self.filter_rule(rule, &data, &mut tests);
-        }
-        if tests.is_empty() {
-            return None;
-        }
-        Some(self.parsed(&tests.join(" and "), field.node.span).source().to_owned())
-    }
-
-    fn filter_rule(&mut self, rule: Field<'_>, data: &str, tests: &mut Vec<String>) {
-        match &rule.node.data {
-            Data::Scalar(value) => tests.push(format!("{data} == {}", plain_literal(value))),
-            Data::List(_) => tests.push(format!("{data} in {}", plain_literal(&rule.node.to_value()))),
-            Data::Map(_) => {
-                let Some(operators) = self.open_map(rule.node, "a filter rule", RULE_EXAMPLE) else { return };
-                for operator in operators.all() {
-                    let target = plain_literal(&operator.node.to_value());
-                    tests.push(match operator.key {
-                        "equals" => format!("{data} == {target}"),
-                        "not_equals" => format!("{data} != {target}"),
-                        "contains" => format!("{target} in {data}"),
-                        "in" => format!("{data} in {target}"),
-                        "not_in" => format!("{data} not in {target}"),
-                        "greater_than" => format!("{data} > {target}"),
-                        "less_than" => format!("{data} < {target}"),
-                        _ => {
-                            self.problems.push(unknown_key(operator, "a filter rule", RULES));
-                            continue;
-                        }
-                    });
-                }
+            let path: Vec<Segment> = rule.key.split('.').map(|part| Segment::Key(part.to_owned())).collect();
+            if let Some(tests) = self.filter_rule(rule) {
+                rules.insert(filter::key_of(&path), tests);
             }
         }
+        if rules.is_empty() {
+            return Value::Null;
+        }
+        self.checked_filter(Value::Object(rules), |pointer| field.node.span_at(pointer))
+    }
+
+    /// What the field must be; nothing if the rule cannot be read.
+    fn filter_rule(&mut self, rule: Field<'_>) -> Option<Value> {
+        match &rule.node.data {
+            Data::Scalar(value) => Some(value.clone()),
+            Data::List(_) => Some(json!({ "in": rule.node.to_value() })),
+            Data::Map(_) => {
+                let operators = self.open_map(rule.node, "a filter rule", RULE_EXAMPLE)?;
+                let tests = self.filter_tests(&operators);
+                (!tests.is_empty()).then_some(Value::Object(tests))
+            }
+        }
+    }
+
+    fn filter_tests(&mut self, operators: &Fields<'_>) -> Map<String, Value> {
+        let (mut tests, mut refused) = (Map::new(), Vec::new());
+        for operator in operators.all() {
+            let target = operator.node.to_value();
+            let word = match operator.key {
+                "not_equals" => {
+                    refused.push(target);
+                    continue;
+                }
+                "not_in" => {
+                    match target {
+                        Value::Array(list) => refused.extend(list),
+                        _ => self.wrong(operator, "a list", "`\"not_in\": [\"spam\", \"trash\"]`"),
+                    }
+                    continue;
+                }
+                "greater_than" => "greater",
+                "less_than" => "less",
+                "equals" | "contains" | "in" => operator.key,
+                _ => {
+                    self.problems.push(unknown_key(operator, "a filter rule", RULES));
+                    continue;
+                }
+            };
+            tests.insert(word.to_owned(), target);
+        }
+        if !refused.is_empty() {
+            tests.insert("not".to_owned(), json!({ "in": refused }));
+        }
+        tests
     }
 }

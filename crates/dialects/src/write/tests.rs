@@ -382,13 +382,18 @@ fn trigger() -> BoxedStrategy<Trigger> {
         .prop_map(|(on, input, more)| {
             let is_clock = matches!(on, TriggerOn::Cron(_) | TriggerOn::Calendar(_)) && more;
             let is_sent = matches!(on, TriggerOn::Webhook { .. } | TriggerOn::Event(_)) && more;
+            let is_signed = matches!(on, TriggerOn::Webhook { secret: Some(_), .. });
             Trigger {
                 on,
                 timezone: is_clock.then(|| "Europe/Paris".into()),
                 overlap: if is_sent { Overlap::CancelRunning } else { Overlap::Skip },
                 catch_up: if is_clock { CatchUp::All } else { CatchUp::One },
                 input,
-                filter: if is_sent { json!("event.data.a > 1") } else { Value::Null },
+                filter: match (is_sent, is_signed) {
+                    (true, false) => json!("event.data.a > 1"),
+                    (true, true) => json!({ "a.b[0]": "{{ x }}", "['c d']": { "not": { "in": [1, null] } } }),
+                    (false, _) => Value::Null,
+                },
             }
         })
         .boxed()
@@ -427,7 +432,13 @@ fn workflow() -> BoxedStrategy<Workflow> {
                 on_failure: if more { RunFailure::Undo } else { RunFailure::Fail },
                 on_tool_drift: if more { OnToolDrift::Fail } else { OnToolDrift::Warn },
                 triggers,
-                notify: Notify { on_complete: more, on_failure: more, to: Vec::new() },
+                notify: Notify {
+                    on_complete: more,
+                    on_failure: more,
+                    webhook: more.then(|| "https://example.org/a?b=1".to_owned()),
+                    email: if more { vec!["a@example.org".to_owned()] } else { Vec::new() },
+                    ..Notify::default()
+                },
                 ..Workflow::default()
             }
         })

@@ -442,7 +442,7 @@ fn weight(value: &Value) -> usize {
     }
 }
 
-pub(super) fn holds(op: Comparison, left: &Value, right: &Value) -> Result<bool, EvalError> {
+pub fn holds(op: Comparison, left: &Value, right: &Value) -> Result<bool, EvalError> {
     Ok(match op {
         Comparison::Equal => equal(left, right),
         Comparison::NotEqual => !equal(left, right),

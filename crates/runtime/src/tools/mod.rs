@@ -33,7 +33,7 @@ mod select;
 pub mod send_message;
 #[cfg(test)]
 mod testing;
-mod web;
+pub mod web;
 mod workspace;
 pub(crate) mod write_file;
 
