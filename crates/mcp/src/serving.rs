@@ -69,8 +69,11 @@ pub trait Offers: Send + Sync + 'static {
 
     fn resources<'a>(&'a self, caller: &'a Caller, cursor: Option<String>) -> Reply<'a, Page<Resource>>;
 
-    fn resource_templates<'a>(&'a self, caller: &'a Caller, cursor: Option<String>)
-    -> Reply<'a, Page<ResourceTemplate>>;
+    fn resource_templates<'a>(
+        &'a self,
+        caller: &'a Caller,
+        cursor: Option<String>,
+    ) -> Reply<'a, Page<ResourceTemplate>>;
 
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str) -> Reply<'a, Vec<Contents>>;
 

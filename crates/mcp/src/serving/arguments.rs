@@ -98,9 +98,7 @@ fn type_words(schema: &Value) -> String {
     }
     match schema.get("type") {
         Some(Value::String(name)) => name.clone(),
-        Some(Value::Array(names)) => {
-            names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or ")
-        }
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
         _ => "any".to_owned(),
     }
 }

@@ -57,9 +57,7 @@ pub async fn tell_peer(
             let told = match change {
                 Change::Tools => peer.notify_tool_list_changed().await,
                 Change::Resources => peer.notify_resource_list_changed().await,
-                Change::Resource(uri) => {
-                    peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
-                }
+                Change::Resource(uri) => peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await,
             };
             if told.is_err() {
                 return;

@@ -1,8 +1,8 @@
 //! The server side of the protocol library, answered by [`Offers`]. One handler serves one connection or session; in
 //! the stateless era, one request.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, Implementation, ListResourceTemplatesResult,
@@ -12,10 +12,11 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::Semaphore;
+use tokio::sync::broadcast::Receiver;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::changes::{self, WATCHED_MAX, Watched};
-use super::{Caller, Offers, call, render};
+use super::{Caller, Change, Offers, call, render};
 
 /// Calls at the same time. Each may hold a run open; whoever needs more than this starts runs and looks later.
 const CALLS_MAX: u32 = 256;
@@ -31,6 +32,8 @@ pub struct Shared {
 pub struct Handler {
     shared: Arc<Shared>,
     watched: Watched,
+    /// Taken before the client is told that it will hear of changes, so that it misses none.
+    changes: Mutex<Option<Receiver<Change>>>,
     /// The client is told of changes already.
     tells: AtomicBool,
     ended: CancellationToken,
@@ -49,6 +52,7 @@ impl Shared {
         Handler {
             shared: self.clone(),
             watched: Watched::default(),
+            changes: Mutex::new(self.offers.changes()),
             tells: AtomicBool::new(false),
             ended,
             _ends: guard,
@@ -70,6 +74,11 @@ impl Handler {
         let of_request = || context.extensions.get::<http::request::Parts>()?.extensions.get::<Caller>().cloned();
         let caller = self.shared.caller.clone().or_else(of_request);
         caller.ok_or_else(|| ErrorData::internal_error("It is not known who calls.", None))
+    }
+
+    fn changes(&self) -> Option<Receiver<Change>> {
+        let early = self.changes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        early.or_else(|| self.offers().changes())
     }
 
     /// Nobody learns of changes to what they may not read.
@@ -182,17 +191,21 @@ impl ServerHandler for Handler {
         if self.tells.swap(true, Ordering::AcqRel) {
             return;
         }
-        if let Some(changes) = self.offers().changes() {
+        if let Some(changes) = self.changes() {
             tokio::spawn(changes::tell_peer(changes, context.peer, self.watched.clone(), self.ended.clone()));
         }
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if changes.is_none() {
+            *changes = self.offers().changes();
+        }
         Some(requested.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let changes = self.offers().changes();
+        let changes = self.changes();
         let caller = self.caller(context.request_context())?;
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             self.watch(&caller, uri.clone()).await?;

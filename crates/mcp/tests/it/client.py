@@ -30,7 +30,8 @@ async def lists(client):
     assert add.title == "Tool add" and add.annotations.read_only_hint is True, add
     assert add.input_schema["required"] == ["a", "b"] and add.output_schema["type"] == "object", add
     assert tools["count"].annotations.read_only_hint is False
-    assert client.instructions == "Begin with `add`."
+    # Who names the version at once has not asked for anything else.
+    assert client.instructions == ("Begin with `add`." if MODE in ("legacy", "auto") else None)
 
 
 async def calls(client):
@@ -86,8 +87,7 @@ async def resources(client):
         assert "there is `fake://note/1`" in str(error), error
 
 
-async def changes(client, heard):
-    """In the stateless era the same is shown by requests made by hand."""
+async def changes_told_to_all(client, heard):
     await client.subscribe_resource("fake://note/1")
     await client.call_tool("touch", {"uri": "fake://note/2"})
     await client.call_tool("touch", {"uri": "fake://note/1"})
@@ -95,6 +95,16 @@ async def changes(client, heard):
     names = set()
     while names != {"ResourceUpdatedNotification", "ToolListChangedNotification"}:
         names.add(await heard.receive())
+    assert "later" in await all_tools(client)
+
+
+async def changes_told_to_listeners(client):
+    async with client.listen(tools_list_changed=True, resource_subscriptions=["fake://note/1"]) as news:
+        await client.call_tool("touch", {"uri": "fake://note/2"})
+        await client.call_tool("touch", {"uri": "fake://note/1"})
+        await client.call_tool("grow", {})
+        names = {type(await anext(news)).__name__ for _ in range(2)}
+        assert names == {"ResourceUpdated", "ToolsListChanged"}, names
     assert "later" in await all_tools(client)
 
 
@@ -115,7 +125,9 @@ async def main():
             await cancelling(client)
             await resources(client)
             if MODE == "legacy":
-                await changes(client, heard)
+                await changes_told_to_all(client, heard)
+            else:
+                await changes_told_to_listeners(client)
             print(client.protocol_version)
 
 
