@@ -16,16 +16,17 @@ use super::{Caller, Given, Offered, Offers, PAGES_MAX, Trouble, arguments, rende
 /// How long a call may go on after nobody waits for it: enough to tell a run that it is cancelled.
 pub const LAST_TIME: Duration = Duration::from_secs(5);
 
-/// What the model is told, whatever happens.
+/// What the model is told, whatever happens. `ended` is set when the client gives it up, if not before.
 pub async fn call(
     offers: &dyn Offers,
     caller: &Caller,
     tool: String,
     given: Map<String, Value>,
     context: RequestContext<RoleServer>,
+    ended: CancellationToken,
 ) -> CallToolResult {
     let (progress, notes) = progress::channel(&context.peer, context.meta.get_progress_token());
-    let cancelled = Cancelled(context.ct.clone());
+    let cancelled = Cancelled(ended.clone());
     let work = async {
         let found = offered(offers, caller, &tool).await?;
         arguments::check(&found, &given).map_err(Trouble::Invalid)?;
@@ -33,7 +34,7 @@ pub async fn call(
     };
     // A call that panics must be answered like any other, or its client waits for ever.
     let work = AssertUnwindSafe(work).catch_unwind();
-    let outcome = notes.pass_on(until_dropped(work, &context.ct)).await;
+    let outcome = notes.pass_on(until_dropped(work, &context.ct, &ended)).await;
     match outcome {
         Some(Ok(Ok(given))) => render::given(given),
         Some(Ok(Err(trouble))) => render::refused(trouble.to_string()),
@@ -45,11 +46,16 @@ pub async fn call(
 type Done = std::thread::Result<Result<Given, Trouble>>;
 
 /// None if it was still at work some time after it was cancelled.
-async fn until_dropped(work: impl Future<Output = Done>, cancelled: &CancellationToken) -> Option<Done> {
+async fn until_dropped(
+    work: impl Future<Output = Done>,
+    given_up: &CancellationToken,
+    ended: &CancellationToken,
+) -> Option<Done> {
     tokio::pin!(work);
     tokio::select! {
         done = &mut work => return Some(done),
-        () = cancelled.cancelled() => {}
+        () = given_up.cancelled() => ended.cancel(),
+        () = ended.cancelled() => {}
     }
     tokio::time::timeout(LAST_TIME, work).await.ok()
 }

@@ -27,6 +27,8 @@ pub struct Shared {
     /// Over HTTP each request brings its own.
     caller: Option<Caller>,
     calls: Semaphore,
+    /// The server is about to end.
+    ending: CancellationToken,
 }
 
 pub struct Handler {
@@ -43,7 +45,8 @@ pub struct Handler {
 
 impl Shared {
     pub fn new(offers: Arc<dyn Offers>, caller: Option<Caller>) -> Arc<Shared> {
-        Arc::new(Shared { offers, caller, calls: Semaphore::new(CALLS_MAX as usize) })
+        let (calls, ending) = (Semaphore::new(CALLS_MAX as usize), CancellationToken::new());
+        Arc::new(Shared { offers, caller, calls, ending })
     }
 
     pub fn handler(self: &Arc<Shared>) -> Handler {
@@ -59,9 +62,14 @@ impl Shared {
         }
     }
 
-    /// Until no call is at work any more, or the time that a cancelled one has is over.
-    pub async fn rest(&self) {
-        let _ = tokio::time::timeout(call::LAST_TIME * 3, self.calls.acquire_many(CALLS_MAX)).await;
+    /// Cancels the calls at work, and waits until they have ended or their time is over.
+    pub async fn end(&self) {
+        self.ending.cancel();
+        let _ = tokio::time::timeout(call::LAST_TIME * 2, self.calls.acquire_many(CALLS_MAX)).await;
+    }
+
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_cancelled()
     }
 }
 
@@ -130,7 +138,8 @@ impl ServerHandler for Handler {
             return Ok(render::refused(words).into());
         };
         let arguments = request.arguments.unwrap_or_default();
-        Ok(call::call(self.offers(), &caller, request.name.into_owned(), arguments, context).await.into())
+        let (tool, ended) = (request.name.into_owned(), self.shared.ending.child_token());
+        Ok(call::call(self.offers(), &caller, tool, arguments, context, ended).await.into())
     }
 
     async fn list_resources(

@@ -77,6 +77,7 @@ struct Inner {
     alone: StreamableHttpService<Handler, Sessions>,
     sessions: Arc<Sessions>,
     shared: Arc<Shared>,
+    /// Ends the streams.
     ended: CancellationToken,
     body_bytes_max: usize,
 }
@@ -112,12 +113,12 @@ fn config(options: &HttpOptions, has_sessions: bool, ended: CancellationToken) -
 }
 
 impl Http {
-    /// Ends all streams, so that the surrounding server can stop, and waits for the calls at work, which are
-    /// cancelled.
+    /// Refuses new requests, cancels the calls at work, waits some seconds for them, and ends all streams, which
+    /// would else keep the surrounding server from stopping.
     pub async fn close(&self) {
+        self.inner.shared.end().await;
         self.inner.ended.cancel();
         self.inner.sessions.close_all().await;
-        self.inner.shared.rest().await;
     }
 
     /// How many sessions there are.
@@ -153,7 +154,7 @@ impl Inner {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if self.ended.is_cancelled() {
+        if self.shared.is_ending() {
             return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "This server is about to end."));
         }
         let caller = request.extensions().get::<Caller>().cloned();

@@ -1,5 +1,6 @@
 //! How far a call is, told to the client without the call ever waiting for it, and whether the client still wants it.
 
+use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ impl Progress {
     pub fn tell(&self, done: f64, total: Option<f64>, message: &str) {
         let Some(notes) = &self.notes else { return };
         let mut furthest = self.furthest.lock().unwrap_or_else(PoisonError::into_inner);
-        // So written, a NaN is refused too.
-        if !(done > *furthest) {
+        // What is no number does not grow either.
+        if done.partial_cmp(&furthest) != Some(Ordering::Greater) {
             return;
         }
         let message = message.chars().take(MESSAGE_CHARS_MAX).collect();

@@ -37,7 +37,7 @@ where
         Err(ServerInitializeError::ConnectionClosed(_)) => {}
         Err(error) => return Err(internal(&error)),
     }
-    shared.rest().await;
+    shared.end().await;
     Ok(())
 }
 
