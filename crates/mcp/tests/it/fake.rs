@@ -1,6 +1,7 @@
 //! A small thing to offer, for tests of the server side: it adds, counts, waits, fails and grows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use relais_mcp::serving::{
     Caller, Cancelled, Change, Contents, Given, Offered, Offers, Page, Progress, Reply, Resource, ResourceTemplate,
@@ -10,6 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, watch};
 
 const PAGE: usize = 3;
+const PATIENT: Duration = Duration::from_secs(20);
 
 pub struct Fake {
     changes: broadcast::Sender<Change>,
@@ -28,11 +30,11 @@ impl Fake {
 
     #[allow(dead_code)]
     pub async fn until_waiting(&self, at_least: u64) {
-        self.waiting.subscribe().wait_for(|count| *count >= at_least).await.unwrap();
+        reaches(&self.waiting, at_least).await;
     }
 
     pub async fn until_cancelled(&self, at_least: u64) {
-        self.cancelled.subscribe().wait_for(|count| *count >= at_least).await.unwrap();
+        reaches(&self.cancelled, at_least).await;
     }
 
     fn all(&self) -> Vec<Offered> {
@@ -69,6 +71,12 @@ impl Fake {
         let _ = self.changes.send(Change::Tools);
         said("grown")
     }
+}
+
+/// A count that is never reached fails the test instead of holding it up.
+async fn reaches(count: &watch::Sender<u64>, at_least: u64) {
+    let mut count = count.subscribe();
+    tokio::time::timeout(PATIENT, count.wait_for(|count| *count >= at_least)).await.unwrap().unwrap();
 }
 
 fn tool(name: &str, properties: Value) -> Offered {
