@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split};
 use tokio::task::JoinHandle;
 
+use crate::PATIENT;
 use crate::fake::Fake;
 use crate::serving::{Site, last, site};
 
@@ -40,7 +41,7 @@ impl Pipe {
 
     async fn hear(&mut self) -> Value {
         let mut line = String::new();
-        self.from.read_line(&mut line).await.unwrap();
+        tokio::time::timeout(PATIENT, self.from.read_line(&mut line)).await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap_or(Value::String(line))
     }
 
