@@ -1,7 +1,8 @@
-//! MCP servers as a supervised source of tools, behind concrete types.
+//! MCP on both sides, behind concrete types: servers as a supervised source of tools, and what we offer ourselves.
 //!
 //! A [`Server`] is started when it is first needed, watched, and started again after it died. Whatever it does (die,
-//! hang, send garbage, flood), a call ends within its time and says which server failed and what it said last. Both
+//! hang, send garbage, flood), a call ends within its time and says which server failed and what it said last.
+//! [`serving`] is the other side: whoever implements [`serving::Offers`] is served over pipes and HTTP. Both
 //! eras of the protocol are spoken: the handshake one and the stateless one of 2026-07-28. No type of the protocol
 //! library is visible outside this crate, and this crate knows nothing of runs, plans or stores.
 
@@ -10,6 +11,7 @@ mod connection;
 mod content;
 mod error;
 mod server;
+pub mod serving;
 
 pub use error::{Error, Kind};
 pub use server::{Limits, RemoteTool, Server, ServerConfig};

@@ -1,4 +1,4 @@
-//! Against real servers, and one that misbehaves on purpose.
+//! Against real servers and clients, and a server that misbehaves on purpose.
 //!
 //! Needs in the folder RELAIS_TEST_PEERS, put there by `cargo xtask test`: `node_modules/` with npm
 //! `@modelcontextprotocol/server-everything` and `@modelcontextprotocol/server-filesystem`, and `venv/` with PyPI
@@ -6,8 +6,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod fake;
 mod misbehaving;
 mod peers;
+mod serving;
+mod serving_badly;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -24,11 +24,11 @@ fn node_package(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn python() -> String {
+pub fn python() -> String {
     peers().join("venv/bin/python").to_str().unwrap().to_owned()
 }
 
-fn http(url: String) -> Server {
+pub fn http(url: String) -> Server {
     Server::new("shop", ServerConfig { url: Some(url), ..ServerConfig::default() }, Limits::default())
 }
 
