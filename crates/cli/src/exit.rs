@@ -64,7 +64,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 fn blame(error: &anyhow::Error) -> Exit {
     match error.downcast_ref::<Error>() {
         Some(Error::Conflict(_) | Error::Stale(_) | Error::Busy(_) | Error::Unusable(_)) => Exit::Failed,
-        Some(Error::Invalid(_) | Error::NotFound(_) | Error::Forbidden(_)) => Exit::Usage,
+        Some(Error::Invalid(_) | Error::Findings(_) | Error::NotFound(_) | Error::Forbidden(_)) => Exit::Usage,
         Some(Error::Unauthorized(_) | Error::TooMany { .. }) => Exit::Usage,
         None if error.downcast_ref::<std::io::Error>().is_some() => Exit::Failed,
         None => Exit::Usage,

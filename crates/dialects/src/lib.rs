@@ -3,6 +3,7 @@
 //! This crate reads no files: a [`Loader`] brings the text of the workflows that a workflow calls. It knows nothing
 //! of runs, stores or networks.
 
+mod agents;
 mod chain;
 mod dag;
 mod fields;
@@ -23,11 +24,13 @@ use std::collections::HashMap;
 use relais_plan::problem::has_errors;
 use relais_plan::step::Workflow;
 use relais_plan::{Plan, Problem, Problems, Source, Span};
+use serde_json::Value;
 
 use dag::expand::{self, Expansion};
 use reader::Reader;
 use yaml::Node;
 
+pub use agents::check_agent;
 pub use schema::json_schema;
 pub use shape::Format;
 
@@ -42,10 +45,33 @@ pub trait Loader {
     /// `reference` as it is written (`./other.yaml`) in the file that is named `from`.
     fn load(&self, reference: &str, from: &str) -> Result<Source, String>;
 
-    /// A variable of the environment, for formats that name them.
-    fn variable(&self, _name: &str) -> Option<String> {
+    /// A file that is to stand in place of its name (`!include`).
+    fn include(&self, reference: &str, from: &str) -> Result<Source, String> {
+        self.load(reference, from)
+    }
+
+    /// A variable of the environment, for formats that name them; an error says why none can be had.
+    fn variable(&self, _name: &str) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    /// An agent that a workflow names and does not declare, in the words of the native format.
+    fn agent(&self, _name: &str) -> Option<Value> {
         None
     }
+
+    /// What is known of a source that is not to be told by its name and shape.
+    fn about(&self, _source: &Source) -> About {
+        About::default()
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// What a workflow is called that does not say so itself; none: after its file.
+    pub title: Option<String>,
+    /// None: found by its shape.
+    pub format: Option<Format>,
 }
 
 /// How a file is to be read.
@@ -189,10 +215,14 @@ impl<'l> Reading<'l> {
     }
 
     fn tree(&mut self, format: Format, root: &Node, source: &Source, options: &Options) -> (Workflow, Problems) {
-        let mut reader = Reader::new(self, &source.name, options.branch.clone());
+        let loader = self.loader;
+        let title = loader.about(source).title.unwrap_or_else(|| reader::stem(&source.name));
+        let mut reader = Reader::new(self, title, &source.name, options.branch.clone());
         let mut workflow = by_format(format, root, &mut reader);
+        let mut problems = reader.problems;
         normal::workflow(&mut workflow);
-        (workflow, reader.problems)
+        agents::complete(&mut workflow, loader, &mut problems);
+        (workflow, problems)
     }
 
     fn parse(&self, source: &Source, options: &Options) -> Result<Parsed, Problems> {
@@ -219,7 +249,8 @@ impl<'l> Reading<'l> {
     }
 
     fn file(&mut self, source: &Source, branch: Option<String>) -> (Option<Plan>, Problems) {
-        let Read { workflow, mut problems, .. } = self.workflow(source, &Options { format: None, branch });
+        let Read { workflow, mut problems, .. } =
+            self.workflow(source, &Options { format: self.loader.about(source).format, branch });
         (workflow.and_then(|workflow| built(workflow, source, &mut problems)), problems)
     }
 

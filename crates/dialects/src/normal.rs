@@ -2,14 +2,18 @@
 //! plan: what refers to nothing is a literal as a whole, and braces that mean nothing are escaped.
 
 use relais_plan::step::{Kind, Step, StepError, Workflow};
-use relais_plan::{Call, Expr, OnDeadline, Span, Task, Template, Until};
+use relais_plan::{Agent, Call, Expr, OnDeadline, Span, Task, Template, Until};
 use serde_json::Value;
 
 pub(crate) fn workflow(workflow: &mut Workflow) {
     workflow.output.iter_mut().for_each(template);
-    workflow.agents.values_mut().for_each(|agent| template(&mut agent.instructions));
+    workflow.agents.values_mut().for_each(agent);
     workflow.steps.iter_mut().for_each(step);
     workflow.exits.iter_mut().flat_map(|(_, steps)| steps).for_each(step);
+}
+
+pub(crate) fn agent(agent: &mut Agent) {
+    template(&mut agent.instructions);
 }
 
 fn step(step: &mut Step) {

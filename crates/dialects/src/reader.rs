@@ -33,10 +33,10 @@ pub(crate) struct Reader<'w> {
 const MAX_SEARCHES: u32 = 50;
 
 impl<'w> Reader<'w> {
-    pub fn new(workflows: &'w mut dyn Workflows, file: &str, branch: Option<String>) -> Reader<'w> {
+    pub fn new(workflows: &'w mut dyn Workflows, stem: String, file: &str, branch: Option<String>) -> Reader<'w> {
         Reader {
             workflows,
-            stem: stem(file),
+            stem,
             file: format!("./{}", base(file)),
             branch,
             agents: IndexMap::new(),
@@ -57,7 +57,7 @@ fn base(path: &str) -> &str {
 }
 
 /// `dir/price-monitor.yaml` is called `price-monitor`.
-fn stem(path: &str) -> String {
+pub(crate) fn stem(path: &str) -> String {
     let file = base(path);
     match file.rsplit_once('.') {
         Some((stem, _)) if !stem.is_empty() => stem.to_owned(),

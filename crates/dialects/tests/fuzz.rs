@@ -22,8 +22,8 @@ impl Loader for Endless {
         Ok(Source { name: format!("{from}/{reference}"), text: self.0.clone() })
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
-        (name.len() < 4).then(|| format!("{name}: [\"\n"))
+    fn variable(&self, name: &str) -> Result<Option<String>, String> {
+        Ok((name.len() < 4).then(|| format!("{name}: [\"\n")))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
 mod runs;
+mod workflows;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -24,7 +25,7 @@ fn routes() -> OpenApiRouter<App> {
 
 /// One line per resource.
 fn resources() -> OpenApiRouter<App> {
-    OpenApiRouter::new().merge(runs::routes())
+    OpenApiRouter::new().merge(runs::routes()).merge(workflows::routes())
 }
 
 /// The OpenAPI document.

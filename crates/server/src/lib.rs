@@ -7,6 +7,7 @@ mod caller;
 mod listen;
 mod pages;
 mod problem;
+mod revisions;
 mod times;
 
 pub use api::{document, router};

@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use relais_plan::Severity;
 use relais_service::Error;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -21,14 +22,40 @@ pub struct Problem {
     /// What was wrong, where, and what would be right.
     #[schema(example = "there is no run 0190a0b0-c0d0-7000-8000-00000000000a")]
     pub detail: String,
+    /// Each mistake in a definition, with its place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<Finding>,
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
+}
+
+/// One thing that is wrong with a definition.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Finding {
+    /// `error` or `warning`.
+    pub severity: &'static str,
+    /// From 1; null where the text as a whole is meant.
+    pub line: Option<usize>,
+    pub column: Option<usize>,
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+}
+
+impl From<relais_service::Finding> for Finding {
+    fn from(found: relais_service::Finding) -> Finding {
+        let severity = match found.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        Finding { severity, line: found.line, column: found.column, message: found.message, help: found.help }
+    }
 }
 
 impl Problem {
     pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Problem {
         let title = status.canonical_reason().unwrap_or("Error");
-        Problem { kind, title, status: status.as_u16(), detail: detail.into(), retry_after_s: None }
+        Problem { kind, title, status: status.as_u16(), detail: detail.into(), errors: Vec::new(), retry_after_s: None }
     }
 
     pub fn invalid(detail: impl Into<String>) -> Problem {
@@ -48,7 +75,7 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Problem {
         let status = match &error {
-            Error::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Error::Invalid(_) | Error::Findings(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Error::NotFound(_) => StatusCode::NOT_FOUND,
             Error::Conflict(_) => StatusCode::CONFLICT,
             Error::Stale(_) => StatusCode::PRECONDITION_FAILED,
@@ -58,9 +85,12 @@ impl From<Error> for Problem {
             Error::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Error::Unusable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let problem = Problem::new(status, error.kind(), error.to_string());
+        let mut problem = Problem::new(status, error.kind(), error.to_string());
         if let Error::TooMany { retry_after_ms } = error {
             return problem.retry_after(u32::try_from(retry_after_ms.div_ceil(1_000)).unwrap_or(u32::MAX));
+        }
+        if let Error::Findings(findings) = error {
+            problem.errors = findings.into_iter().map(Finding::from).collect();
         }
         if status == StatusCode::SERVICE_UNAVAILABLE { problem.retry_after(RETRY_AFTER_S) } else { problem }
     }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::kept::Kept;
+use crate::kept::{At, Kept};
+use crate::{Error, Service};
 
 /// An agent as it is now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,5 +32,16 @@ impl Kept for Agent {
 
     fn label(&self) -> String {
         self.name.clone()
+    }
+}
+
+impl Service {
+    /// An agent by its id or its name.
+    pub async fn find_agent(&self, text: &str) -> Result<At<Agent>, Error> {
+        let found = match text.parse::<Uuid>() {
+            Ok(id) => self.find_kept(&id.to_string()).await?,
+            Err(_) => self.page_kept(Some(text), None, 1).await?.pop(),
+        };
+        found.ok_or_else(|| Error::NotFound(format!("there is no agent `{text}`")))
     }
 }

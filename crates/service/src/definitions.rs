@@ -2,7 +2,7 @@
 //!
 //! Reading and checking need no database ([`Definitions`]); keeping does ([`Service`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -54,9 +54,9 @@ pub struct Checked {
 }
 
 /// How the names of tools of MCP servers begin.
-const MCP_PREFIX: &str = "mcp:";
+pub(crate) const MCP_PREFIX: &str = "mcp:";
 /// A workflow file larger than this is none.
-const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
+pub(crate) const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Definition {
     pub fn has_errors(&self) -> bool {
@@ -96,6 +96,55 @@ impl Definition {
     }
 }
 
+/// A definition with all of its branches.
+pub struct Whole {
+    /// Has the problems of all branches, each once.
+    pub main: Definition,
+    pub branches: Vec<Definition>,
+}
+
+impl Whole {
+    fn new(mut main: Definition, branches: Vec<Definition>) -> Whole {
+        if !branches.is_empty() {
+            gather(&mut main, &branches);
+        }
+        Whole { main, branches }
+    }
+
+    pub fn has_errors(&self) -> bool {
+        let mut all = self.branches.iter().chain([&self.main]);
+        all.all(|part| part.plan.is_none()) || problem::has_errors(&self.main.problems)
+    }
+
+    /// The main plan; none where there are only branches to choose from.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.main.plan.as_ref().filter(|plan| self.branches.is_empty() || !plan.nodes.is_empty())
+    }
+
+    /// Every plan that can be started, with the name of its branch.
+    pub fn plans(&self) -> impl Iterator<Item = (Option<&str>, &Plan)> {
+        let branches = self.branches.iter().filter_map(|part| Some((part.branch.as_deref(), part.plan.as_ref()?)));
+        self.plan().map(|plan| (None, plan)).into_iter().chain(branches)
+    }
+
+    /// Tools that only an MCP server can vouch for.
+    pub fn unverified(&self) -> BTreeSet<String> {
+        self.branches.iter().chain([&self.main]).flat_map(Definition::unverified).collect()
+    }
+}
+
+/// That there is no main graph to run is no mistake of a file with branches.
+fn gather(main: &mut Definition, branches: &[Definition]) {
+    let of_branches = || branches.iter().flat_map(|branch| &branch.problems);
+    if main.plan.as_ref().is_none_or(|plan| plan.nodes.is_empty()) {
+        let known: HashSet<(Span, &str)> = of_branches().map(|p| (p.span, p.message.as_str())).collect();
+        main.problems.retain(|problem| known.contains(&(problem.span, problem.message.as_str())));
+    }
+    main.problems.extend(of_branches().cloned());
+    main.problems.sort_by(|a, b| (a.span, &a.message).cmp(&(b.span, &b.message)));
+    main.problems.dedup();
+}
+
 struct Files;
 
 impl Loader for Files {
@@ -104,8 +153,8 @@ impl Loader for Files {
         read_file(&base.join(reference)).map_err(|e| e.to_string())
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok()
+    fn variable(&self, name: &str) -> Result<Option<String>, String> {
+        Ok(std::env::var(name).ok())
     }
 }
 
@@ -168,11 +217,27 @@ impl Definitions {
 
     /// Reads a workflow file and finds everything wrong with it. MCP servers are not asked.
     pub fn read(&self, path: &Path, options: &ReadOptions) -> Result<Definition, Error> {
-        Ok(self.check_text(read_file(path)?, options))
+        Ok(self.check_text(read_file(path)?, &Files, options))
     }
 
-    pub fn check_text(&self, source: Source, options: &ReadOptions) -> Definition {
-        let Loaded { format, branches, plan, mut problems, children } = relais_dialects::read(&source, &Files, options);
+    /// The same with every branch of it, unless one of them was asked for.
+    pub fn read_whole(&self, path: &Path, options: &ReadOptions) -> Result<Whole, Error> {
+        Ok(self.check_whole(read_file(path)?, &Files, options))
+    }
+
+    pub(crate) fn check_whole(&self, source: Source, loader: &dyn Loader, options: &ReadOptions) -> Whole {
+        let main = self.check_text(source, loader, options);
+        let names = if main.branch.is_some() { &[] } else { main.branches.as_slice() };
+        let one = |id: &String| {
+            let options = ReadOptions { format: Some(main.format), branch: Some(id.clone()) };
+            self.check_text(main.source.clone(), loader, &options)
+        };
+        let branches = names.iter().map(one).collect();
+        Whole::new(main, branches)
+    }
+
+    fn check_text(&self, source: Source, loader: &dyn Loader, options: &ReadOptions) -> Definition {
+        let Loaded { format, branches, plan, mut problems, children } = relais_dialects::read(&source, loader, options);
         if let Some(plan) = &plan {
             let world = Known { definitions: self, tools: Some(self.tools.own_specs()) };
             problems.extend(relais_plan::check::check(plan, &world));
@@ -184,7 +249,7 @@ impl Definitions {
     }
 
     /// Every model that a step may call has a provider and a key.
-    fn check_models(&self, plan: &Plan, model: Option<&str>) -> Result<(), Error> {
+    pub(crate) fn check_models(&self, plan: &Plan, model: Option<&str>) -> Result<(), Error> {
         let mut seen = BTreeMap::new();
         for (name, agent) in &plan.agents {
             let models = match (model, agent.models.as_slice()) {

@@ -4,12 +4,16 @@
 use std::path::Path;
 
 use relais_engine::{ErrorKind, Failure};
+use relais_plan::{Problem, Severity, Source, Span};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Something the caller wrote; the text says what would be right.
     #[error("{0}")]
     Invalid(String),
+    /// A definition that cannot be used, with each mistake in it.
+    #[error("{}", told(.0))]
+    Findings(Vec<Finding>),
     #[error("{0}")]
     NotFound(String),
     /// Somebody else is at it.
@@ -34,11 +38,63 @@ pub enum Error {
     Unusable(String),
 }
 
+/// One thing that is wrong with a text, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub severity: Severity,
+    /// From 1; none where the text as a whole is meant.
+    pub line: Option<usize>,
+    pub column: Option<usize>,
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn all(source: &Source, problems: &[Problem]) -> Vec<Finding> {
+        problems.iter().map(|problem| Finding::new(source, problem)).collect()
+    }
+
+    fn new(source: &Source, problem: &Problem) -> Finding {
+        let place = (problem.span != Span::default()).then(|| source.position(problem.span.start));
+        Finding {
+            severity: problem.severity,
+            line: place.map(|(line, _)| line),
+            column: place.map(|(_, column)| column),
+            message: problem.message.clone(),
+            help: problem.help.clone(),
+        }
+    }
+
+    fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+/// Mistakes that one message tells; the list has them all.
+const MAX_TOLD: usize = 5;
+
+fn told(findings: &[Finding]) -> String {
+    let errors: Vec<&Finding> = findings.iter().filter(|finding| finding.is_error()).collect();
+    let mut lines: Vec<String> = errors.iter().take(MAX_TOLD).map(|finding| line(finding)).collect();
+    if errors.len() > MAX_TOLD {
+        lines.push(format!("and {} more", errors.len() - MAX_TOLD));
+    }
+    format!("the definition has errors: {}", lines.join("; "))
+}
+
+fn line(finding: &Finding) -> String {
+    let place = finding.line.zip(finding.column);
+    let place = place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default();
+    let help = finding.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+    format!("{place}{}{help}", finding.message)
+}
+
 impl Error {
     /// A word that stays the same, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
-            Error::Invalid(_) => "invalid",
+            Error::Invalid(_) | Error::Findings(_) => "invalid",
             Error::NotFound(_) => "not_found",
             Error::Conflict(_) => "conflict",
             Error::Stale(_) => "stale",

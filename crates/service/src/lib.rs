@@ -8,6 +8,7 @@ pub mod config;
 mod definitions;
 mod error;
 mod kept;
+mod library;
 pub mod narrate;
 pub mod notify;
 mod runs;
@@ -16,6 +17,7 @@ mod simulated;
 pub mod trace;
 mod triggers;
 mod upkeep;
+mod versions;
 pub mod views;
 mod workflows;
 
@@ -29,15 +31,16 @@ use relais_store::{Options, SqliteStore, Store};
 
 pub use agents::Agent;
 pub use config::Config;
-pub use definitions::{Checked, Definition, Definitions};
-pub use error::Error;
+pub use definitions::{Checked, Definition, Definitions, Whole};
+pub use error::{Error, Finding};
 pub use kept::At;
 pub use relais_dialects::{Format, Options as ReadOptions};
+pub use relais_engine::Mode;
 pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
 pub use trace::Trace;
 pub use triggers::{Origin, TriggerRecord};
-pub use workflows::{Version, Workflow, WorkflowStatus};
+pub use workflows::{NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written};
 
 /// A handle on everything that one user may do. Another user's things are not there: whatever they are asked for by,
 /// the answer is that nothing was found.

@@ -1,11 +1,15 @@
-//! Workflows kept on the server: one record for what a workflow is now, one document for each of its versions.
+//! Workflows kept on the server: one record for what a workflow is now, one document for each of its versions
+//! (`versions.rs`).
 
+use relais_dialects::Format;
 use relais_engine::Millis;
+use relais_store::{Edit, Expect, Find};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::kept::Kept;
+use crate::kept::{self, At, Kept};
+use crate::{Error, Service};
 
 /// A workflow as it is now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,6 +86,26 @@ pub struct Version {
     pub reason: String,
 }
 
+impl Version {
+    /// The plan of a branch, or the main one.
+    pub(crate) fn plan_of(&self, branch: Option<&str>) -> Option<&String> {
+        match branch {
+            None => self.plan.as_ref(),
+            Some(branch) => self.branches.get(branch),
+        }
+    }
+
+    pub(crate) fn can_run(&self) -> bool {
+        self.plan.is_some() || !self.branches.is_empty()
+    }
+
+    /// Whether saving the other would change nothing. The tools are not looked at: a version keeps them as they were.
+    pub(crate) fn says_the_same(&self, other: &Version) -> bool {
+        let facts = |v: &Version| (v.definition.clone(), v.format.clone(), v.plan.clone(), v.branches.clone());
+        facts(self) == facts(other)
+    }
+}
+
 impl Kept for Workflow {
     const KIND: &'static str = "workflow";
     const WORD: &'static str = "workflow";
@@ -93,4 +117,343 @@ impl Kept for Workflow {
     fn label(&self) -> String {
         self.name.clone()
     }
+}
+
+/// Another name of a workflow; its record's id is the name, so that each is there once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Alias {
+    alias: String,
+    workflow: Uuid,
+}
+
+impl Kept for Alias {
+    const KIND: &'static str = "alias";
+    const WORD: &'static str = "alias";
+
+    fn id(&self) -> String {
+        self.alias.clone()
+    }
+
+    fn label(&self) -> String {
+        self.workflow.to_string()
+    }
+}
+
+/// A request that is answered once, however often it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Once {
+    /// The id of what it makes: the same for the same user, route and key.
+    id: Uuid,
+    /// What was asked for.
+    body: String,
+}
+
+impl Once {
+    pub fn new(service: &Service, route: &str, key: &str, body: &str) -> Once {
+        let name = format!("{}\n{route}\n{key}", service.user());
+        let id = |text: &str| Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
+        Once { id: id(&name), body: id(body).to_string() }
+    }
+}
+
+impl Kept for Once {
+    const KIND: &'static str = "key";
+    const WORD: &'static str = "key";
+
+    fn id(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+/// A definition as somebody wrote it.
+#[derive(Debug, Clone, Default)]
+pub struct Written {
+    pub text: String,
+    /// None: found by its shape.
+    pub format: Option<Format>,
+    /// Kept even if it cannot run yet.
+    pub lenient: bool,
+}
+
+/// A workflow to be made. Without a definition it is empty.
+#[derive(Debug, Clone, Default)]
+pub struct NewWorkflow {
+    /// None: the one that the definition gives.
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub alias: Option<String>,
+    pub definition: Option<Written>,
+    pub published: bool,
+    pub thread_id: String,
+    pub template_id: Option<String>,
+    pub template_version: Option<String>,
+    pub once: Option<Once>,
+}
+
+/// What is to be changed of a workflow; what is not named stays.
+#[derive(Debug, Clone, Default)]
+pub struct WorkflowChange {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    /// Empty: it shall have none.
+    pub alias: Option<String>,
+    pub status: Option<WorkflowStatus>,
+    pub published: Option<bool>,
+    pub definition: Option<Written>,
+}
+
+/// Which workflows are listed.
+#[derive(Debug, Clone, Default)]
+pub struct WorkflowList {
+    /// None: all but the archived.
+    pub status: Option<WorkflowStatus>,
+    pub archived_too: bool,
+    /// The last id of the page before.
+    pub after: Option<String>,
+    pub limit: usize,
+}
+
+/// Names and aliases are shown in lists and written into commands.
+const MAX_NAME_CHARS: usize = 255;
+/// A description is a paragraph or two.
+const MAX_DESCRIPTION_CHARS: usize = 10_000;
+/// Records read at once while a page is gathered: a page of the usual size is mostly one read.
+const WALKED: usize = 200;
+/// Workflows of one name that an error lists.
+const MAX_AMBIGUOUS: usize = 10;
+
+impl Service {
+    /// A new workflow: empty, or with its first version.
+    pub async fn create_workflow(&self, new: NewWorkflow) -> Result<At<Workflow>, Error> {
+        let once = new.once.clone();
+        if let Some(made) = self.made_before(&once).await? {
+            return Ok(made);
+        }
+        let (workflow, mut edits) = self.first_edits(new).await?;
+        edits.extend(once.as_ref().map(|once| kept::put(self.user(), once, Expect::Absent)).transpose()?);
+        match (self.change(edits).await, self.made_before(&once).await?) {
+            (Ok(_), _) => self.kept(&workflow.id.to_string()).await,
+            // Another request with the same key came first.
+            (Err(Error::Stale(_)), Some(made)) => Ok(made),
+            (Err(error), _) => Err(self.if_taken(error, workflow.alias.as_deref()).await),
+        }
+    }
+
+    async fn made_before(&self, once: &Option<Once>) -> Result<Option<At<Workflow>>, Error> {
+        let Some(once) = once else { return Ok(None) };
+        let Some(known) = self.find_kept::<Once>(&once.id()).await? else { return Ok(None) };
+        if known.it != *once {
+            let text = "this Idempotency-Key was used before with another body";
+            return Err(Error::Conflict(format!("{text}; give each request a key of its own")));
+        }
+        Ok(Some(self.kept(&once.id()).await?))
+    }
+
+    async fn first_edits(&self, new: NewWorkflow) -> Result<(Workflow, Vec<Edit>), Error> {
+        let id = new.once.as_ref().map_or_else(Uuid::now_v7, |once| once.id);
+        let now = self.core.clock.now();
+        let mut workflow = Workflow {
+            id,
+            name: new.name.clone().unwrap_or_default(),
+            alias: new.alias,
+            description: new.description.unwrap_or_default(),
+            status: WorkflowStatus::Active,
+            version: 0,
+            format: None,
+            plan: None,
+            published: new.published,
+            steps: Vec::new(),
+            trigger_uuid: None,
+            template_id: new.template_id,
+            template_version: new.template_version,
+            thread_id: new.thread_id,
+            manifest: Value::Null,
+            created_at: now,
+            updated_at: now,
+        };
+        let mut edits = Vec::new();
+        if let Some(Written { text, format, lenient }) = new.definition {
+            let compiled = self.compile(id, new.name, text, format).await?;
+            adopt(&mut workflow, compiled.whole.main.plan.as_ref());
+            edits = self.compiled_edits(&mut workflow, compiled, "created", lenient).await?;
+        }
+        must_be_named(&workflow)?;
+        edits.extend(self.alias_edits(&workflow, None).await?);
+        edits.push(kept::put(self.user(), &workflow, Expect::Absent)?);
+        Ok((workflow, edits))
+    }
+
+    /// A workflow by its id, its alias or its name.
+    pub async fn find_workflow(&self, text: &str) -> Result<At<Workflow>, Error> {
+        if let Ok(id) = text.parse::<Uuid>() {
+            return self.kept(&id.to_string()).await;
+        }
+        if let Some(At { it: alias, .. }) = self.find_kept::<Alias>(text).await? {
+            return self.kept(&alias.workflow.to_string()).await;
+        }
+        let mut named = self.page_kept::<Workflow>(Some(text), None, MAX_AMBIGUOUS).await?;
+        if named.len() > 1 {
+            let ids: Vec<String> = named.iter().map(|found| found.it.id.to_string()).collect();
+            let text = format!("several workflows are called `{text}`; say which by its id: {}", ids.join(", "));
+            return Err(Error::Invalid(text));
+        }
+        named.pop().ok_or_else(|| Error::NotFound(format!("there is no workflow `{text}`")))
+    }
+
+    /// The text of the newest version; none while the workflow is empty.
+    pub async fn definition_of(&self, workflow: &Workflow) -> Result<Option<String>, Error> {
+        match workflow.version {
+            0 => Ok(None),
+            _ => Ok(Some(self.version_of(workflow, None).await?.definition)),
+        }
+    }
+
+    /// A page of workflows, newest first, and where the next begins.
+    pub async fn workflows(&self, list: WorkflowList) -> Result<(Vec<At<Workflow>>, Option<String>), Error> {
+        let wanted = |workflow: &Workflow| match list.status {
+            Some(status) => workflow.status == status,
+            None => list.archived_too || workflow.status != WorkflowStatus::Archived,
+        };
+        let (mut page, mut after) = (Vec::new(), list.after.clone());
+        // Ends: each pass moves on past the last record that it read.
+        while page.len() <= list.limit {
+            let more: Vec<At<Workflow>> = self.newest_kept(after, WALKED).await?;
+            after = (more.len() == WALKED).then(|| more[WALKED - 1].it.id.to_string());
+            page.extend(more.into_iter().filter(|one| wanted(&one.it)));
+            if after.is_none() {
+                break;
+            }
+        }
+        let has_more = page.len() > list.limit;
+        page.truncate(list.limit);
+        let next = page.last().filter(|_| has_more).map(|last| last.it.id.to_string());
+        Ok((page, next))
+    }
+
+    async fn newest_kept<T: Kept>(&self, after: Option<String>, limit: usize) -> Result<Vec<At<T>>, Error> {
+        let owner = Some(self.user().to_owned());
+        let find = Find { kind: T::KIND.to_owned(), owner, after, limit, newest_first: true, ..Find::default() };
+        self.core.store.records(find).await?.into_iter().map(kept::read).collect()
+    }
+
+    /// Changes a workflow; a definition that says something else is a new version. `revision`: what the caller has
+    /// read, if it minds.
+    pub async fn update_workflow(
+        &self,
+        text: &str,
+        change: WorkflowChange,
+        revision: Option<u64>,
+    ) -> Result<At<Workflow>, Error> {
+        let At { it: before, revision: read_at } = self.find_workflow(text).await?;
+        must_be_unchanged("workflow", before.id, read_at, revision)?;
+        let mut workflow = before.clone();
+        apply(&mut workflow, &change);
+        must_be_named(&workflow)?;
+        let mut edits = self.alias_edits(&workflow, before.alias.as_deref()).await?;
+        if let Some(Written { text, format, lenient }) = change.definition {
+            edits.extend(self.version_edits(&mut workflow, text, format, "updated", lenient).await?);
+        }
+        if workflow == before {
+            return Ok(At { it: before, revision: read_at });
+        }
+        workflow.updated_at = self.core.clock.now();
+        edits.push(kept::put(self.user(), &workflow, Expect::Revision(read_at))?);
+        match self.change(edits).await {
+            Ok(_) => self.kept(&workflow.id.to_string()).await,
+            Err(error) => Err(self.if_taken(error, workflow.alias.as_deref()).await),
+        }
+    }
+
+    /// The records of a workflow's alias, where it is another than before.
+    async fn alias_edits(&self, workflow: &Workflow, before: Option<&str>) -> Result<Vec<Edit>, Error> {
+        let alias = workflow.alias.as_deref();
+        if alias == before {
+            return Ok(Vec::new());
+        }
+        let mut edits = Vec::new();
+        edits.extend(before.map(|before| kept::remove::<Alias>(self.user(), before, Expect::Any)));
+        if let Some(alias) = alias {
+            if self.find_kept::<Alias>(alias).await?.is_some() {
+                return Err(taken(alias));
+            }
+            let record = Alias { alias: alias.to_owned(), workflow: workflow.id };
+            edits.push(kept::put(self.user(), &record, Expect::Absent)?);
+        }
+        Ok(edits)
+    }
+
+    /// A change that failed because somebody took the alias in between says so.
+    async fn if_taken(&self, error: Error, alias: Option<&str>) -> Error {
+        match (error, alias) {
+            (Error::Stale(text), Some(alias)) => match self.find_kept::<Alias>(alias).await {
+                Ok(Some(_)) => taken(alias),
+                Ok(None) | Err(_) => Error::Stale(text),
+            },
+            (error, _) => error,
+        }
+    }
+}
+
+fn taken(alias: &str) -> Error {
+    Error::Conflict(format!("another workflow has the alias `{alias}`; an alias names one workflow"))
+}
+
+/// The caller has read what is there now.
+pub(crate) fn must_be_unchanged(word: &str, id: Uuid, is: u64, read: Option<u64>) -> Result<(), Error> {
+    if read.is_none_or(|read| read == is) {
+        return Ok(());
+    }
+    Err(Error::Stale(format!("the {word} {id} has changed since it was read; read it again")))
+}
+
+/// What the caller leaves open is as the definition says.
+fn adopt(workflow: &mut Workflow, plan: Option<&relais_plan::Plan>) {
+    let Some(plan) = plan else { return };
+    if workflow.name.is_empty() && plan.name != workflow.id.to_string() {
+        workflow.name = plan.name.clone();
+    }
+    if workflow.description.is_empty() {
+        workflow.description = plan.description.clone();
+    }
+    if workflow.alias.is_none() {
+        workflow.alias = plan.alias.clone();
+    }
+}
+
+fn apply(workflow: &mut Workflow, change: &WorkflowChange) {
+    if let Some(name) = &change.name {
+        workflow.name = name.clone();
+    }
+    if let Some(description) = &change.description {
+        workflow.description = description.clone();
+    }
+    if let Some(alias) = &change.alias {
+        workflow.alias = Some(alias.clone()).filter(|alias| !alias.is_empty());
+    }
+    workflow.status = change.status.unwrap_or(workflow.status);
+    workflow.published = change.published.unwrap_or(workflow.published);
+}
+
+fn must_be_named(workflow: &Workflow) -> Result<(), Error> {
+    must_be_short("name", &workflow.name)?;
+    if workflow.name.trim().is_empty() {
+        return Err(Error::Invalid("a workflow needs a name; give it as `name`, or in the definition".into()));
+    }
+    must_be_short("thread_id", &workflow.thread_id)?;
+    if workflow.description.chars().count() > MAX_DESCRIPTION_CHARS {
+        return Err(Error::Invalid(format!("a description has at most {MAX_DESCRIPTION_CHARS} characters")));
+    }
+    let Some(alias) = &workflow.alias else { return Ok(()) };
+    must_be_short("alias", alias)?;
+    if alias.trim().is_empty() || alias.parse::<Uuid>().is_ok() {
+        return Err(Error::Invalid(format!("`{alias}` is no alias: it needs a letter, and is not written as an id")));
+    }
+    Ok(())
+}
+
+pub(crate) fn must_be_short(what: &str, text: &str) -> Result<(), Error> {
+    if text.chars().count() > MAX_NAME_CHARS || text.chars().any(char::is_control) {
+        return Err(Error::Invalid(format!("a {what} has at most {MAX_NAME_CHARS} characters, all on one line")));
+    }
+    Ok(())
 }

@@ -1,10 +1,9 @@
 //! `relais validate`: everything that is wrong with files, at once.
 
-use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use relais_plan::{Severity, Span};
-use relais_service::{Definition, Definitions, ReadOptions};
+use relais_plan::Severity;
+use relais_service::{Definition, Definitions, ReadOptions, Whole};
 
 use crate::definition::Reading;
 use crate::exit::Exit;
@@ -46,53 +45,23 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 fn check(definitions: &Definitions, file: &Path, options: &ReadOptions) -> Result<String, String> {
     let paint = Paint::stderr();
     let unreadable = |error: relais_service::Error| format!("{} {error}", paint.red("error:"));
-    let mut main = definitions.read(file, options).map_err(unreadable)?;
-    let branches = branches(definitions, &main);
-    gather(&mut main, &branches);
-    let problems = main.render(paint.0);
-    let nothing_runs = main.plan.is_none() && branches.iter().all(|branch| branch.plan.is_none());
-    if nothing_runs || number_of(&main, Severity::Error) > 0 {
-        return Err(format!("{problems}{}: {}", file.display(), paint.red(&counts(&main))));
+    let whole = definitions.read_whole(file, options).map_err(unreadable)?;
+    let problems = whole.main.render(paint.0);
+    if whole.has_errors() {
+        return Err(format!("{problems}{}: {}", file.display(), paint.red(&counts(&whole.main))));
     }
     if !problems.is_empty() {
         screen::note(&problems);
     }
-    told(file, &main, &branches)
+    told(file, &whole)
         .map_err(|why| format!("{} {why}\n{}: {}", paint.red("error:"), file.display(), paint.red("1 error")))
 }
 
-/// Each branch of a graph, read on its own, unless one of them was asked for.
-fn branches(definitions: &Definitions, main: &Definition) -> Vec<Definition> {
-    if main.branch.is_some() {
-        return Vec::new();
-    }
-    let one = |id: &String| {
-        let options = ReadOptions { format: Some(main.format), branch: Some(id.clone()) };
-        definitions.check_text(main.source.clone(), &options)
-    };
-    main.branches.iter().map(one).collect()
-}
-
-/// The problems of all branches, each once. That there is no main graph to run is no mistake of a file with branches.
-fn gather(main: &mut Definition, branches: &[Definition]) {
-    if branches.is_empty() {
-        return;
-    }
-    let of_branches = || branches.iter().flat_map(|branch| &branch.problems);
-    if main.plan.as_ref().is_none_or(|plan| plan.nodes.is_empty()) {
-        let known: HashSet<(Span, &str)> = of_branches().map(|p| (p.span, p.message.as_str())).collect();
-        main.problems.retain(|problem| known.contains(&(problem.span, problem.message.as_str())));
-    }
-    main.problems.extend(of_branches().cloned());
-    main.problems.sort_by(|a, b| (a.span, &a.message).cmp(&(b.span, &b.message)));
-    main.problems.dedup();
-}
-
-fn told(file: &Path, main: &Definition, branches: &[Definition]) -> Result<String, String> {
+fn told(file: &Path, whole: &Whole) -> Result<String, String> {
+    let Whole { main, branches } = whole;
     let counts = counts(main);
     let warnings = if counts.is_empty() { counts } else { format!(", {counts}") };
-    let unverified: BTreeSet<String> = branches.iter().chain([main]).flat_map(Definition::unverified).collect();
-    let unverified = Vec::from_iter(unverified).join(", ");
+    let unverified = Vec::from_iter(whole.unverified()).join(", ");
     let unverified = if unverified.is_empty() { unverified } else { format!("; unverified: {unverified}") };
     let format = main.format.word();
     let mut lines = format!("{}: ok, {format}, {}{warnings}{unverified}", file.display(), steps(main));

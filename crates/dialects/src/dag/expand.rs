@@ -192,7 +192,7 @@ impl Expanding<'_> {
             return Err(format!("more than {MAX_FILES} files or {} bytes in all", yaml::MAX_BYTES));
         }
         let name = |index: &usize| files.get(*index).map(|file| file.source.name.as_str()).unwrap_or_default();
-        let mut source = self.loader.load(reference, name(&from))?;
+        let mut source = self.loader.include(reference, name(&from))?;
         if let Some(first) = self.open.iter().position(|open| name(open) == source.name) {
             let chain: Vec<&str> = self.open.iter().skip(first).map(name).collect();
             return Err(format!("in a circle, {} includes {}", chain.join(" includes "), source.name));
@@ -606,10 +606,15 @@ impl Resolving<'_> {
         if self.bytes > MAX_VALUE_BYTES {
             return Err((format!("the variables hold more than {MAX_VALUE_BYTES} bytes"), "use fewer of them".into()));
         }
-        self.loader.variable(name).or_else(|| default.map(str::to_owned)).ok_or_else(|| {
-            let help = format!("set it, or give a default: `${{{name}, some-value}}`; `$${{` is just text");
-            (format!("the variable `{name}` is not set"), help)
-        })
+        let found = match (self.loader.variable(name), default) {
+            (Ok(None) | Err(_), Some(default)) => Ok(Some(default.to_owned())),
+            (found, _) => found,
+        };
+        let default = format!("give a default: `${{{name}, some-value}}`; `$${{` is just text");
+        let refused =
+            |why| (format!("the variable `{name}` cannot be read: {why}"), format!("write its value, or {default}"));
+        let unset = || (format!("the variable `{name}` is not set"), format!("set it, or {default}"));
+        found.map_err(refused)?.ok_or_else(unset)
     }
 }
 
@@ -664,8 +669,8 @@ mod tests {
             Ok(Source { name: found.0.to_owned(), text: found.1.to_owned() })
         }
 
-        fn variable(&self, name: &str) -> Option<String> {
-            VARIABLES.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        fn variable(&self, name: &str) -> Result<Option<String>, String> {
+            Ok(VARIABLES.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
         }
     }
 

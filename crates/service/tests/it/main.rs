@@ -4,5 +4,6 @@
 
 mod budgets;
 mod going_back;
+mod kept;
 mod setup;
 mod starting;

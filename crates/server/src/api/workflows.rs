@@ -1,0 +1,312 @@
+//! Workflows: made, read, changed, started.
+
+use relais_service::{
+    Format, Mode, NewWorkflow, Once, Service, Start, Workflow, WorkflowChange, WorkflowList, Written,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::runs::RunRow;
+use crate::App;
+use crate::body::{Json, Path, Query};
+use crate::caller::{Reads, Runs, Writes};
+use crate::pages::{Page, Paging};
+use crate::problem::Problem;
+use crate::revisions::{Created, IdempotencyKey, IfMatch, Tagged};
+use crate::times::instant;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update)).routes(routes!(run))
+}
+
+/// A workflow as it is now.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WorkflowView {
+    pub id: Uuid,
+    pub name: String,
+    /// Accepted wherever the id is.
+    pub alias: Option<String>,
+    pub description: String,
+    pub status: Status,
+    /// The newest version; 0 while the workflow is empty.
+    pub version: u64,
+    pub format: Option<String>,
+    /// Whether the newest version has something to start without naming a branch.
+    pub runnable: bool,
+    /// Offered as a tool and an agent of its own.
+    pub published: bool,
+    /// The step objects that it is made of, in order, where it is edited step by step.
+    pub steps: Vec<Uuid>,
+    pub trigger_uuid: Option<Uuid>,
+    pub template_id: Option<String>,
+    pub template_version: Option<String>,
+    pub thread_id: String,
+    /// The tools when the newest version was made: `version`, `hash`, `unverified`.
+    #[schema(value_type = Object)]
+    pub manifest: Value,
+    pub created_at: String,
+    pub updated_at: String,
+    /// Counted up with each change; the ETag is made of it.
+    pub revision: u64,
+    /// The text of the newest version; lists leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Active,
+    /// Triggers do not fire; it may be started by hand.
+    Paused,
+    /// Hidden from lists, not runnable.
+    Archived,
+}
+
+impl From<relais_service::WorkflowStatus> for Status {
+    fn from(status: relais_service::WorkflowStatus) -> Status {
+        match status {
+            relais_service::WorkflowStatus::Active => Status::Active,
+            relais_service::WorkflowStatus::Paused => Status::Paused,
+            relais_service::WorkflowStatus::Archived => Status::Archived,
+        }
+    }
+}
+
+impl From<Status> for relais_service::WorkflowStatus {
+    fn from(status: Status) -> relais_service::WorkflowStatus {
+        match status {
+            Status::Active => relais_service::WorkflowStatus::Active,
+            Status::Paused => relais_service::WorkflowStatus::Paused,
+            Status::Archived => relais_service::WorkflowStatus::Archived,
+        }
+    }
+}
+
+impl WorkflowView {
+    pub fn new(at: relais_service::At<Workflow>) -> WorkflowView {
+        let relais_service::At { it, revision } = at;
+        WorkflowView {
+            id: it.id,
+            name: it.name,
+            alias: it.alias,
+            description: it.description,
+            status: it.status.into(),
+            version: it.version,
+            format: it.format,
+            runnable: it.plan.is_some(),
+            published: it.published,
+            steps: it.steps,
+            trigger_uuid: it.trigger_uuid,
+            template_id: it.template_id,
+            template_version: it.template_version,
+            thread_id: it.thread_id,
+            manifest: it.manifest,
+            created_at: instant(it.created_at),
+            updated_at: instant(it.updated_at),
+            revision,
+            definition: None,
+        }
+    }
+}
+
+/// A definition: its text, or the same as a JSON object.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum DefinitionText {
+    Text(String),
+    Tree(Map<String, Value>),
+}
+
+impl DefinitionText {
+    pub fn written(self, format: Option<&str>, lenient: bool) -> Result<Written, Problem> {
+        let text = match self {
+            DefinitionText::Text(text) => text,
+            DefinitionText::Tree(tree) => format!("{:#}", Value::Object(tree)),
+        };
+        Ok(Written { text, format: format.map(format_named).transpose()?, lenient })
+    }
+}
+
+fn format_named(word: &str) -> Result<Format, Problem> {
+    let words = Format::ALL.map(Format::word).join(", ");
+    Format::named(word).ok_or_else(|| Problem::invalid(format!("there is no format `{word}`; there are: {words}")))
+}
+
+/// A workflow to be made; without a definition it is empty.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateWorkflow {
+    /// Default: the name that the definition gives.
+    #[schema(max_length = 255)]
+    pub name: Option<String>,
+    pub description: Option<String>,
+    /// Unique; default: the one that the definition gives, if any.
+    #[schema(max_length = 255)]
+    pub alias: Option<String>,
+    pub definition: Option<DefinitionText>,
+    /// `native`, `chain`, `steps`, `pipeline`, `graph` or `dag`; default: told by the definition's shape.
+    pub format: Option<String>,
+    /// Keep a definition that cannot run yet.
+    #[serde(default)]
+    pub lenient: bool,
+    #[serde(default)]
+    pub published: bool,
+    #[serde(default)]
+    pub thread_id: String,
+    pub template_id: Option<String>,
+    pub template_version: Option<String>,
+}
+
+/// What is to be changed; what is left out stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateWorkflow {
+    #[schema(max_length = 255)]
+    pub name: Option<String>,
+    pub description: Option<String>,
+    /// An empty text takes the alias away.
+    #[schema(max_length = 255)]
+    pub alias: Option<String>,
+    pub status: Option<Status>,
+    pub published: Option<bool>,
+    /// A definition that says something else than the newest version is a new version.
+    pub definition: Option<DefinitionText>,
+    pub format: Option<String>,
+    #[serde(default)]
+    pub lenient: bool,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Listing {
+    /// Only those of this status; default: all but the archived.
+    status: Option<Status>,
+    /// The archived, too.
+    #[serde(default)]
+    archived: bool,
+}
+
+/// How a run is to be started.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartRun {
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub input: Value,
+    /// The branch of a graph, or one of several workflows of a definition.
+    pub branch: Option<String>,
+    /// Default: the newest.
+    pub version: Option<u64>,
+    #[serde(default)]
+    pub thread: String,
+    /// Made-up answers in place of every model and tool.
+    #[serde(default)]
+    pub simulate: bool,
+    /// Takes the place of every agent's model.
+    pub model: Option<String>,
+}
+
+/// List workflows, newest first.
+#[utoipa::path(get, path = "/workflows", operation_id = "list_workflows", tag = "workflows", params(Listing, Paging),
+    responses((status = OK, body = Page<WorkflowView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+async fn list(
+    Reads(service): Reads,
+    Query(Listing { status, archived }): Query<Listing>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Page<WorkflowView>>, Problem> {
+    let (limit, status) = (paging.limit(), status.map(Into::into));
+    let list = WorkflowList { status, archived_too: archived, after: paging.cursor, limit };
+    let (found, next) = service.workflows(list).await?;
+    Ok(Json(Page { items: found.into_iter().map(WorkflowView::new).collect(), next }))
+}
+
+/// Make a workflow, empty or from a definition of any format.
+#[utoipa::path(post, path = "/workflows", operation_id = "create_workflow", tag = "workflows", request_body = CreateWorkflow,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first workflow")),
+    responses((status = CREATED, body = WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+async fn create(
+    Writes(service): Writes,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(body): Json<CreateWorkflow>,
+) -> Result<Created<WorkflowView>, Problem> {
+    let asked = serde_json::to_string(&body).unwrap_or_default();
+    let once = key.map(|key| Once::new(&service, "workflows", &key, &asked));
+    let (format, lenient) = (body.format, body.lenient);
+    let new = NewWorkflow {
+        name: body.name,
+        description: body.description,
+        alias: body.alias,
+        definition: body.definition.map(|text| text.written(format.as_deref(), lenient)).transpose()?,
+        published: body.published,
+        thread_id: body.thread_id,
+        template_id: body.template_id,
+        template_version: body.template_version,
+        once,
+    };
+    let made = service.create_workflow(new).await?;
+    Ok(Created(format!("/api/v1/workflows/{}", made.it.id), Tagged(WorkflowView::new(made.clone()), made.revision)))
+}
+
+/// Read a workflow by id, alias or name, with the text of its newest version.
+#[utoipa::path(get, path = "/workflows/{id}", operation_id = "get_workflow", tag = "workflows",
+    params(("id" = String, Path, description = "Id, alias or name")),
+    responses((status = OK, body = WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+async fn get(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged<WorkflowView>, Problem> {
+    let found = service.find_workflow(&id).await?;
+    whole(&service, found).await
+}
+
+/// Change a workflow.
+#[utoipa::path(patch, path = "/workflows/{id}", operation_id = "update_workflow", tag = "workflows", request_body = UpdateWorkflow,
+    params(("id" = String, Path, description = "Id, alias or name"),
+        ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
+    responses((status = OK, body = WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+async fn update(
+    Writes(service): Writes,
+    Path(id): Path<String>,
+    IfMatch(revision): IfMatch,
+    Json(body): Json<UpdateWorkflow>,
+) -> Result<Tagged<WorkflowView>, Problem> {
+    let (format, lenient) = (body.format, body.lenient);
+    let change = WorkflowChange {
+        name: body.name,
+        description: body.description,
+        alias: body.alias,
+        status: body.status.map(Into::into),
+        published: body.published,
+        definition: body.definition.map(|text| text.written(format.as_deref(), lenient)).transpose()?,
+    };
+    let changed = service.update_workflow(&id, change, revision).await?;
+    whole(&service, changed).await
+}
+
+/// Start a run; it is durable when this answers and goes on in the background.
+#[utoipa::path(post, path = "/workflows/{id}/run", operation_id = "run_workflow", tag = "workflows", request_body = StartRun,
+    params(("id" = String, Path, description = "Id, alias or name"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run")),
+    responses((status = ACCEPTED, body = RunRow), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+async fn run(
+    Runs(service): Runs,
+    Path(id): Path<String>,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(body): Json<StartRun>,
+) -> Result<Accepted, Problem> {
+    let mode = Mode { simulate: body.simulate, model: body.model, ..Mode::default() };
+    let start = Start { input: body.input, mode, thread: body.thread, key, trigger: None };
+    let run = service.start_workflow(&id, body.branch.as_deref(), body.version, start).await?;
+    let location = [(axum::http::header::LOCATION, format!("/api/v1/runs/{run}"))];
+    Ok((axum::http::StatusCode::ACCEPTED, location, Json(service.row(run).await?.into())))
+}
+
+type Accepted = (axum::http::StatusCode, [(axum::http::HeaderName, String); 1], Json<RunRow>);
+
+async fn whole(service: &Service, at: relais_service::At<Workflow>) -> Result<Tagged<WorkflowView>, Problem> {
+    let definition = service.definition_of(&at.it).await?;
+    let revision = at.revision;
+    Ok(Tagged(WorkflowView { definition, ..WorkflowView::new(at) }, revision))
+}

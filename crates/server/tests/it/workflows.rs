@@ -1,0 +1,151 @@
+//! Workflows over REST.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::setup::Setup;
+
+const GREET: &str = "name: greet\ninput: { name?: string }\nsteps:\n  - { id: say, set: { word: \"{{ input.name | default('you') }}\" } }\noutput: \"{{ vars.word }}\"\n";
+
+async fn create(setup: &Setup, body: Value) -> Value {
+    let (status, made) = setup.ask(Method::POST, "/api/v1/workflows", Some(body)).await;
+    assert_eq!(status.as_u16(), 201, "{made}");
+    made
+}
+
+async fn refused(setup: &Setup, method: Method, path: &str, body: Value, status: u16, part: &str) -> Value {
+    let (found, problem) = setup.ask(method, path, Some(body)).await;
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(found.as_u16() == status && detail.contains(part), "{path}: {found} {problem}");
+    problem
+}
+
+// keeps B-20, D-13
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_workflow_is_made_found_and_filled() {
+    let setup = Setup::new().await;
+    let made = create(&setup, json!({ "name": "Report", "description": "Weekly", "alias": "weekly" })).await;
+    assert_eq!((&made["version"], &made["runnable"], &made["steps"]), (&json!(0), &json!(false), &json!([])));
+    let id = made["id"].as_str().unwrap();
+    for name in [id, "weekly", "Report"] {
+        let (status, found) = setup.get(&format!("/api/v1/workflows/{name}")).await;
+        assert_eq!((status.as_u16(), &found["id"]), (200, &made["id"]), "{name}");
+    }
+    let run = format!("/api/v1/workflows/{id}/run");
+    refused(&setup, Method::POST, &run, json!({}), 409, "is empty").await;
+    let graph = json!({ "nodes": [{ "id": "a", "type": "set", "config": { "set": { "x": 1 } } }], "edges": [] });
+    let path = format!("/api/v1/workflows/{id}");
+    let (status, filled) = setup.ask(Method::PATCH, &path, Some(json!({ "definition": graph }))).await;
+    assert_eq!((status.as_u16(), &filled["format"], &filled["version"]), (200, &json!("graph"), &json!(1)), "{filled}");
+    let (_, page) = setup.get("/api/v1/workflows").await;
+    assert_eq!((page["items"][0]["id"].as_str(), &page["next"]), (Some(id), &Value::Null));
+}
+
+// keeps B-31
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_answered_at_once_and_goes_on() {
+    let setup = Setup::new().await;
+    let made = create(&setup, json!({ "definition": GREET })).await;
+    let body = Some(json!({ "input": { "name": "Ada" } }));
+    let (status, run) = setup.ask(Method::POST, "/api/v1/workflows/greet/run", body).await;
+    assert_eq!((status.as_u16(), &run["workflow_id"], &run["version"]), (202, &made["id"], &json!(1)), "{run}");
+    let id = run["id"].as_str().unwrap().parse().unwrap();
+    setup.service.settle(id).await.unwrap();
+    assert_eq!(setup.service.output(id).await.unwrap(), "Ada");
+    let wrong = json!({ "input": { "nmae": "Ada" } });
+    refused(&setup, Method::POST, "/api/v1/workflows/greet/run", wrong, 422, "did you mean `name`?").await;
+    let other = json!({ "version": 7 });
+    refused(&setup, Method::POST, "/api/v1/workflows/greet/run", other, 404, "no version 7").await;
+    let branch = json!({ "branch": "side" });
+    refused(&setup, Method::POST, "/api/v1/workflows/greet/run", branch, 422, "no branch `side`").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistake_in_a_definition_is_told_with_its_place() {
+    let setup = Setup::new().await;
+    let text = "name: bad\nsteps:\n  - { id: a, agnet: writer }\n  - { id: b, agent: writer }\n";
+    let problem =
+        refused(&setup, Method::POST, "/api/v1/workflows", json!({ "definition": text }), 422, "line 3").await;
+    assert_eq!((&problem["kind"], &problem["errors"][0]["line"]), (&json!("invalid"), &json!(3)), "{problem}");
+    assert!(problem["errors"].as_array().unwrap().len() > 1, "all of them: {problem}");
+    let lenient = create(&setup, json!({ "definition": text, "lenient": true, "name": "later" })).await;
+    assert_eq!((&lenient["version"], &lenient["runnable"]), (&json!(1), &json!(false)));
+    refused(&setup, Method::POST, "/api/v1/workflows/later/run", json!({}), 422, "line 3").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_workflow_is_refused() {
+    let setup = Setup::new().await;
+    create(&setup, json!({ "name": "first", "alias": "one" })).await;
+    let check = async |body: Value, status: u16, part: &str| {
+        refused(&setup, Method::POST, "/api/v1/workflows", body, status, part).await;
+    };
+    check(json!({}), 422, "needs a name").await;
+    check(json!({ "name": " " }), 422, "needs a name").await;
+    check(json!({ "name": "x".repeat(256) }), 422, "at most 255").await;
+    check(json!({ "name": "second", "alias": "one" }), 409, "alias `one`").await;
+    check(json!({ "name": "second", "colour": "red" }), 400, "colour").await;
+    check(json!({ "definition": GREET, "format": "cobol" }), 400, "no format `cobol`").await;
+    check(json!({ "definition": "name: a\nsteps: [{ workflow: ./b.yaml }]" }), 422, "reads no files").await;
+    check(json!({ "definition": "name: a\nsteps: [{ workflow: nobody }]" }), 422, "there is no workflow `nobody`")
+        .await;
+    let server = "name: a\nmcp: { s: { url: \"http://x/\", headers: { A: \"${HOME}\" } } }\nsteps: [{ wait: 1s }]";
+    check(json!({ "definition": server }), 422, "reads no environment").await;
+    let dag = "!include other.yaml\npersonas: []\nworkflow: { nodes: [] }";
+    check(json!({ "definition": dag, "format": "dag" }), 422, "reads no files").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_makes_one_workflow() {
+    let setup = Setup::new().await;
+    let ask = async |body: Value| {
+        let url = format!("http://{}/api/v1/workflows", setup.server.address);
+        let answer = setup.client.post(url).header("Idempotency-Key", "k1").json(&body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, first) = ask(json!({ "definition": GREET })).await;
+    let (again, second) = ask(json!({ "definition": GREET })).await;
+    assert_eq!((status, again, &first["id"]), (201, 201, &second["id"]));
+    assert_eq!(ask(json!({ "name": "another" })).await.0, 409);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_what_was_not_read_is_stale() {
+    let setup = Setup::new().await;
+    let made = create(&setup, json!({ "definition": GREET })).await;
+    let url = format!("http://{}/api/v1/workflows/{}", setup.server.address, made["id"].as_str().unwrap());
+    let read = setup.client.get(&url).send().await.unwrap();
+    let etag = read.headers()["etag"].to_str().unwrap().to_owned();
+    let patch = async |etag: &str, body: Value| {
+        let answer = setup.client.patch(&url).header("If-Match", etag).json(&body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, renamed) = patch(&etag, json!({ "name": "hello" })).await;
+    assert_eq!((status, &renamed["name"], &renamed["version"]), (200, &json!("hello"), &json!(1)));
+    assert_eq!(patch(&etag, json!({ "name": "again" })).await.0, 412);
+    let (_, same) = patch("*", json!({ "definition": GREET })).await;
+    assert_eq!((&same["version"], &same["revision"]), (&json!(1), &renamed["revision"]), "the same text: nothing new");
+    let (_, newer) = patch("*", json!({ "definition": GREET.replace("you", "thou") })).await;
+    assert_eq!(newer["version"], 2);
+    assert_eq!(patch("*", json!({ "status": "archived" })).await.1["version"], 2);
+    let (_, page) = setup.get("/api/v1/workflows").await;
+    assert_eq!(page["items"], json!([]), "archived ones are hidden");
+    assert_eq!(setup.get("/api/v1/workflows?status=archived").await.1["items"][0]["name"], "hello");
+    refused(&setup, Method::POST, "/api/v1/workflows/hello/run", json!({}), 409, "archived").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_paged() {
+    let setup = Setup::new().await;
+    for name in ["a", "b", "c"] {
+        create(&setup, json!({ "name": name })).await;
+    }
+    let mut path = "/api/v1/workflows?limit=2".to_owned();
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let (_, page) = setup.get(&path).await;
+        names.extend(page["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+        path = format!("/api/v1/workflows?limit=2&cursor={}", page["next"].as_str().unwrap_or("none"));
+    }
+    assert_eq!((names.join(""), path.ends_with("none")), ("cba".to_owned(), true));
+}

@@ -1,0 +1,325 @@
+//! The versions of a kept workflow: text compiled and checked against the world, kept with its plans, started.
+//!
+//! A version is immutable; what a workflow is now is in `workflows.rs`.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use relais_dialects::{Format, Options as ReadOptions};
+use relais_engine::{ErrorKind, Failure, RunId, Target};
+use relais_plan::{OnToolDrift, Plan, Problem, Source, Span, Trigger, problem};
+use relais_runtime::prepare::{load_plan, plan_key, tools_of};
+use relais_runtime::tool::ToolSpec;
+use relais_runtime::tools::Manifest;
+use relais_store::{Document, DocumentKey, Edit};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::definitions::{MAX_FILE_BYTES, MCP_PREFIX};
+use crate::kept::Kept;
+use crate::library::{self, Library};
+use crate::workflows::{Version, Workflow, WorkflowStatus};
+use crate::{At, Checked, Error, Finding, Service, Start, TriggerRecord, Whole};
+
+/// How long the MCP servers of a definition may take to tell their tools while somebody waits for it to be saved.
+const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A text of the network, read.
+pub(crate) struct Compiled {
+    pub whole: Whole,
+    /// The kept agents that it uses.
+    pub agents: Vec<Uuid>,
+}
+
+impl Compiled {
+    pub fn source(&self) -> &Source {
+        &self.whole.main.source
+    }
+
+    fn findings(&self) -> Error {
+        Error::Findings(Finding::all(self.source(), &self.whole.main.problems))
+    }
+
+    fn plans(&self) -> impl Iterator<Item = &Plan> {
+        let parts = || self.whole.branches.iter().chain([&self.whole.main]);
+        parts().flat_map(|part| &part.children).chain(self.whole.plans().map(|(_, plan)| plan))
+    }
+
+    fn triggers(&self) -> Vec<(Option<String>, Trigger)> {
+        let of = |(branch, plan): (Option<&str>, &Plan)| {
+            let branch = branch.map(str::to_owned);
+            plan.triggers.iter().map(move |trigger| (branch.clone(), trigger.clone())).collect::<Vec<_>>()
+        };
+        self.whole.plans().flat_map(of).collect()
+    }
+}
+
+fn version_key(owner: &str, workflow: Uuid) -> DocumentKey {
+    DocumentKey { kind: Workflow::KIND.to_owned(), owner: owner.to_owned(), name: workflow.to_string() }
+}
+
+impl Service {
+    /// Reads a text that came in over the network, off the threads that serve others.
+    pub(crate) async fn compile(
+        &self,
+        id: Uuid,
+        title: Option<String>,
+        text: String,
+        format: Option<Format>,
+    ) -> Result<Compiled, Error> {
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(Error::Invalid(format!("the definition is larger than {MAX_FILE_BYTES} bytes")));
+        }
+        let library = Library::new(self.clone(), id, title, text, format);
+        let service = self.clone();
+        let read = move || {
+            let options = ReadOptions { format, branch: None };
+            let mut whole = service.core.definitions.check_whole(library.source(), &library, &options);
+            let named = whole.plans().find_map(|(_, plan)| library::named_variable(plan));
+            whole.main.problems.extend(named.map(|text| Problem::error(Span::default(), text)));
+            Compiled { whole, agents: library.used_agents() }
+        };
+        tokio::task::spawn_blocking(read).await.map_err(|error| Error::Unusable(error.to_string()))
+    }
+
+    /// What has to be written so that this text is the workflow's newest version: the version, its plans, and its
+    /// triggers. Counts the version up; the workflow's own record is put by whoever calls. The same text again is no
+    /// new version. `lenient`: a text that cannot run is kept, and whoever starts it is told why it cannot.
+    pub async fn version_edits(
+        &self,
+        workflow: &mut Workflow,
+        text: String,
+        format: Option<Format>,
+        reason: &str,
+        lenient: bool,
+    ) -> Result<Vec<Edit>, Error> {
+        let compiled = self.compile(workflow.id, Some(workflow.name.clone()), text, format).await?;
+        self.compiled_edits(workflow, compiled, reason, lenient).await
+    }
+
+    pub(crate) async fn compiled_edits(
+        &self,
+        workflow: &mut Workflow,
+        compiled: Compiled,
+        reason: &str,
+        lenient: bool,
+    ) -> Result<Vec<Edit>, Error> {
+        let runs = !compiled.whole.has_errors();
+        if !runs && !lenient {
+            return Err(compiled.findings());
+        }
+        let manifest = if runs { self.manifest_of(&compiled).await? } else { Value::Null };
+        let version = new_version(&compiled, runs, manifest, reason);
+        if workflow.version > 0 && self.version_of(workflow, None).await?.says_the_same(&version) {
+            return Ok(Vec::new());
+        }
+        self.edits_of(workflow, compiled, version).await
+    }
+
+    async fn edits_of(
+        &self,
+        workflow: &mut Workflow,
+        compiled: Compiled,
+        version: Version,
+    ) -> Result<Vec<Edit>, Error> {
+        workflow.version += 1;
+        workflow.format = Some(version.format.clone());
+        workflow.plan = version.plan.clone();
+        workflow.manifest = version.manifest.clone();
+        workflow.updated_at = self.core.clock.now();
+        let mut edits = Vec::new();
+        if version.can_run() {
+            for plan in compiled.plans() {
+                edits.extend(self.plan_edit(plan).await?);
+            }
+        }
+        edits.push(self.version_edit(workflow, &version)?);
+        let named = if version.can_run() { compiled.triggers() } else { Vec::new() };
+        let present: Vec<At<TriggerRecord>> = self.list_kept(Some(&workflow.id.to_string())).await?;
+        edits.extend(self.trigger_edits(workflow, &named, &present)?);
+        Ok(edits)
+    }
+
+    async fn plan_edit(&self, plan: &Plan) -> Result<Option<Edit>, Error> {
+        let key = plan_key(&plan.hash());
+        if self.core.store.get_document(key.clone(), None).await?.is_some() {
+            return Ok(None);
+        }
+        let body = serde_json::to_value(plan).map_err(|e| Error::Unusable(e.to_string()))?;
+        Ok(Some(Edit::Document(Document { key, version: 1, at: self.core.clock.now(), body })))
+    }
+
+    fn version_edit(&self, workflow: &Workflow, version: &Version) -> Result<Edit, Error> {
+        let body = serde_json::to_value(version).map_err(|e| Error::Unusable(e.to_string()))?;
+        let key = version_key(self.user(), workflow.id);
+        Ok(Edit::Document(Document { key, version: workflow.version, at: workflow.updated_at, body }))
+    }
+
+    /// The tools as they are now. A server that cannot be asked in time leaves its tools unverified: a run asks again.
+    async fn manifest_of(&self, compiled: &Compiled) -> Result<Value, Error> {
+        let mut found: Vec<ToolSpec> = Vec::new();
+        let mut unverified = Vec::new();
+        for (_, plan) in compiled.whole.plans() {
+            let (remote, own): (Vec<String>, Vec<String>) =
+                tools_of(plan).into_iter().partition(|tool| tool.starts_with(MCP_PREFIX));
+            found.extend(self.select(plan, &own).await?);
+            for tool in remote {
+                match tokio::time::timeout(TOOLS_TIMEOUT, self.select(plan, std::slice::from_ref(&tool))).await {
+                    Ok(Ok(tools)) => found.extend(tools),
+                    Ok(Err(failure)) if is_mistake(&failure) => return Err(failure.into()),
+                    Ok(Err(_)) | Err(_) => unverified.push(tool),
+                }
+            }
+        }
+        unverified.dedup();
+        Ok(self.manifest(found, &unverified))
+    }
+
+    fn manifest(&self, mut tools: Vec<ToolSpec>, unverified: &[String]) -> Value {
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        tools.dedup_by(|a, b| a.name == b.name);
+        let today = relais_plan::time::format_instant(self.core.clock.now())[..10].to_owned();
+        let manifest = Manifest::new(today, &tools);
+        let mut kept = json!({ "version": manifest.version, "hash": manifest.hash });
+        if !unverified.is_empty() {
+            kept["unverified"] = json!(unverified);
+        }
+        if std::env::var("DEBUG_WORKFLOWS").is_ok_and(|v| v == "true") {
+            kept["tools"] = json!(manifest.tools);
+        }
+        kept
+    }
+
+    /// Servers that others use, too, go on; those that only this plan declares end with the registry.
+    async fn select(&self, plan: &Plan, tools: &[String]) -> Result<Vec<ToolSpec>, Failure> {
+        self.core.definitions.tools.with_servers(&plan.servers).select(tools).await
+    }
+
+    /// One version of a workflow, the newest if none is named.
+    pub(crate) async fn version_of(&self, workflow: &Workflow, version: Option<u64>) -> Result<Version, Error> {
+        let number = version.unwrap_or(workflow.version);
+        let key = version_key(self.user(), workflow.id);
+        let document = match number {
+            0 => None,
+            number => self.core.store.get_document(key, Some(number)).await?,
+        };
+        let Some(document) = document else { return Err(no_version(workflow, number)) };
+        let unread =
+            |e| Error::Unusable(format!("version {number} of the workflow {} cannot be read: {e}", workflow.id));
+        serde_json::from_value(document.body).map_err(unread)
+    }
+
+    /// What a run of this workflow is started with, from what is kept: nothing is compiled, no server is asked.
+    pub async fn startable(
+        &self,
+        workflow: &Workflow,
+        branch: Option<&str>,
+        version: Option<u64>,
+    ) -> Result<Checked, Error> {
+        if workflow.status == WorkflowStatus::Archived {
+            let text = format!("the workflow `{}` is archived; make it active to run it", workflow.name);
+            return Err(Error::Conflict(text));
+        }
+        let number = version.unwrap_or(workflow.version);
+        let version = self.version_of(workflow, version).await?;
+        let Some(hash) = version.plan_of(branch) else { return Err(self.why_not(workflow, version, branch).await) };
+        let plan = load_plan(self.core.store.as_ref(), hash).await?;
+        let format = Format::named(&version.format).unwrap_or(Format::Native);
+        let manifest = version.manifest["hash"].as_str().unwrap_or_default().to_owned();
+        let target = Target {
+            workflow: workflow.id.to_string(),
+            version: u32::try_from(number).unwrap_or(u32::MAX),
+            branch: branch.map(str::to_owned),
+            trigger: None,
+        };
+        Ok(Checked { plan, format, children: Vec::new(), version: number, manifest, target, warnings: Vec::new() })
+    }
+
+    /// Why a version has nothing to start.
+    async fn why_not(&self, workflow: &Workflow, version: Version, branch: Option<&str>) -> Error {
+        let there: Vec<&str> = version.branches.keys().map(String::as_str).collect();
+        match branch {
+            None if !there.is_empty() => {
+                let text = format!("the workflow `{}` has no main graph, only branches", workflow.name);
+                return Error::Invalid(format!("{text}; say which: {}", there.join(", ")));
+            }
+            Some(branch) if version.can_run() => {
+                let there =
+                    if there.is_empty() { "it has none".to_owned() } else { format!("it has: {}", there.join(", ")) };
+                return Error::Invalid(format!("the workflow `{}` has no branch `{branch}`; {there}", workflow.name));
+            }
+            None | Some(_) => {}
+        }
+        let format = Format::named(&version.format);
+        match self.compile(workflow.id, Some(workflow.name.clone()), version.definition, format).await {
+            Ok(compiled) if problem::has_errors(&compiled.whole.main.problems) => compiled.findings(),
+            Ok(_) => Error::Conflict(format!(
+                "the workflow `{}` could not run when it was saved; save it again",
+                workflow.name
+            )),
+            Err(error) => error,
+        }
+    }
+
+    /// A new run of a kept workflow, named by id, alias or name.
+    pub async fn start_workflow(
+        &self,
+        text: &str,
+        branch: Option<&str>,
+        version: Option<u64>,
+        start: Start,
+    ) -> Result<RunId, Error> {
+        let At { it: workflow, .. } = self.find_workflow(text).await?;
+        let mut checked = self.startable(&workflow, branch, version).await?;
+        if !start.mode.simulate {
+            self.core.definitions.check_models(&checked.plan, start.mode.model.as_deref())?;
+            self.check_drift(&workflow, &mut checked).await?;
+        }
+        self.start(&checked, start).await
+    }
+
+    /// The tools must be there, and are compared with those of the time when the version was made.
+    async fn check_drift(&self, workflow: &Workflow, checked: &mut Checked) -> Result<(), Error> {
+        let tools = self.select(&checked.plan, &tools_of(&checked.plan)).await?;
+        let version = self.version_of(workflow, Some(checked.version)).await?;
+        // Only a version with one plan has a manifest of that plan alone, and an unverified one has none to compare with.
+        let is_comparable = version.branches.is_empty() && version.manifest.get("unverified").is_none();
+        let now = self.manifest(tools, &[]);
+        if !is_comparable || now["hash"] == version.manifest["hash"] {
+            return Ok(());
+        }
+        let text = format!("the tools of `{}` have changed since version {} was made", workflow.name, checked.version);
+        if checked.plan.on_tool_drift == OnToolDrift::Fail {
+            return Err(Failure::new(ErrorKind::Config, text).into());
+        }
+        checked.warnings.push(text);
+        Ok(())
+    }
+}
+
+fn new_version(compiled: &Compiled, runs: bool, manifest: Value, reason: &str) -> Version {
+    let whole = &compiled.whole;
+    let of_branch = |(branch, plan): (Option<&str>, &Plan)| Some((branch?.to_owned(), plan.hash()));
+    let branches: IndexMap<String, String> = whole.plans().filter_map(of_branch).filter(|_| runs).collect();
+    Version {
+        definition: compiled.source().text.clone(),
+        format: whole.main.format.word().to_owned(),
+        plan: whole.plan().filter(|_| runs).map(Plan::hash),
+        branches,
+        manifest,
+        agents: compiled.agents.clone(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// A tool or server that nobody knows, as opposed to one that does not answer now.
+fn is_mistake(failure: &Failure) -> bool {
+    matches!(failure.kind, ErrorKind::Tool | ErrorKind::Config)
+}
+
+fn no_version(workflow: &Workflow, number: u64) -> Error {
+    match number {
+        0 => Error::Conflict(format!("the workflow `{}` is empty; give it a definition first", workflow.name)),
+        number => Error::NotFound(format!("the workflow `{}` has no version {number}", workflow.name)),
+    }
+}

@@ -1,0 +1,75 @@
+//! Workflows that are kept: who is found by what, and what a version is made of.
+
+use relais_service::{Error, NewWorkflow, Service, Start, Written};
+use serde_json::json;
+
+use crate::setup::{ONE_WORD, Setup};
+
+fn new(name: &str, text: &str) -> NewWorkflow {
+    let definition = Some(Written { text: text.to_owned(), ..Written::default() });
+    NewWorkflow { name: Some(name.to_owned()), definition, ..NewWorkflow::default() }
+}
+
+async fn kept(service: &Service, name: &str, text: &str) -> String {
+    service.create_workflow(new(name, text)).await.unwrap().it.id.to_string()
+}
+
+const CHILD: &str = "name: inner\nsteps: [{ id: one, set: { x: 1 } }]\noutput: first\n";
+
+#[tokio::test]
+async fn a_called_workflow_is_pinned_as_it_is_when_the_caller_is_saved() {
+    let setup = Setup::with(&[]);
+    let service = &setup.service;
+    let child = kept(service, "child", CHILD).await;
+    for name in [child.as_str(), "child"] {
+        let caller = format!("steps: [{{ id: call, workflow: {name} }}]\noutput: \"{{{{ steps.call.output }}}}\"\n");
+        let caller = kept(service, &format!("calls {name}"), &caller).await;
+        let run = service.start_workflow(&caller, None, None, Start::default()).await.unwrap();
+        setup.end_of(run).await;
+        assert_eq!(service.output(run).await.unwrap(), "first");
+    }
+    let circle = format!("steps: [{{ workflow: {child} }}]");
+    let change = relais_service::WorkflowChange {
+        definition: Some(Written { text: circle, ..Written::default() }),
+        ..Default::default()
+    };
+    let error = service.update_workflow(&child, change, None).await.unwrap_err();
+    assert!(error.to_string().contains("calls itself"), "{error}");
+}
+
+// keeps B-30
+#[tokio::test]
+async fn another_users_workflow_is_not_there() {
+    let setup = Setup::with(&[]);
+    let id = kept(&setup.service, "mine", CHILD).await;
+    let other = setup.service.as_user("other");
+    for name in [id.as_str(), "mine"] {
+        let error = other.find_workflow(name).await.unwrap_err();
+        assert!(matches!(error, Error::NotFound(_)), "{error}");
+        assert!(matches!(other.start_workflow(name, None, None, Start::default()).await, Err(Error::NotFound(_))));
+    }
+    let caller = new("caller", &format!("steps: [{{ workflow: {id} }}]"));
+    assert!(other.create_workflow(caller).await.unwrap_err().to_string().contains("there is no workflow"));
+}
+
+#[tokio::test]
+async fn an_ambiguous_name_lists_the_ids() {
+    let setup = Setup::with(&[]);
+    let ids = [kept(&setup.service, "twin", CHILD).await, kept(&setup.service, "twin", CHILD).await];
+    let error = setup.service.find_workflow("twin").await.unwrap_err().to_string();
+    assert!(ids.iter().all(|id| error.contains(id)), "{error}");
+}
+
+#[tokio::test]
+async fn branches_are_started_by_name() {
+    let setup = Setup::with(&[ONE_WORD]);
+    let node = |id: &str| json!({ "id": id, "type": "set", "config": { "set": { "x": 1 } } });
+    let graph = json!({ "name": "many", "branches": [{ "id": "left", "nodes": [node("a")], "edges": [] }] });
+    let id = kept(&setup.service, "many", &graph.to_string()).await;
+    let start = |branch| setup.service.start_workflow(&id, branch, None, Start::default());
+    let run = start(Some("left")).await.unwrap();
+    setup.end_of(run).await;
+    let target = setup.service.row(run).await.unwrap().summary.target;
+    assert_eq!((target.workflow, target.version, target.branch.as_deref()), (id.clone(), 1, Some("left")));
+    assert!(start(None).await.unwrap_err().to_string().contains("say which: left"));
+}
