@@ -7,8 +7,11 @@ mod agents;
 pub mod config;
 mod definitions;
 mod error;
+mod follow;
 mod kept;
 pub mod narrate;
+mod outputs;
+mod resting;
 mod runs;
 mod simulated;
 pub mod trace;
@@ -29,7 +32,9 @@ pub use agents::Agent;
 pub use config::Config;
 pub use definitions::{Checked, Definition, Definitions};
 pub use error::Error;
+pub use follow::{Following, Place};
 pub use kept::At;
+pub use outputs::Output;
 pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
@@ -55,6 +60,7 @@ struct Core {
     clock: Arc<dyn Clock>,
     /// Runs are left for another process to take up.
     hands_off: bool,
+    follows: Arc<follow::Follows>,
 }
 
 impl Service {
@@ -81,7 +87,8 @@ impl Service {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         let user = config.user.as_str().into();
-        Ok(Service { core: Arc::new(Core { definitions, store, file, worker, clock, hands_off }), user })
+        let follows = Arc::new(follow::Follows::new());
+        Ok(Service { core: Arc::new(Core { definitions, store, file, worker, clock, hands_off, follows }), user })
     }
 
     /// The same for another user.

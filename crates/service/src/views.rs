@@ -92,7 +92,7 @@ impl<'a> Seen<'a, '_> {
             let content = self.step.calls[saved].input["content"].as_str().unwrap_or_default();
             return serde_json::from_str(content).unwrap_or_default();
         }
-        let Some(first) = self.step.calls.iter().find(|call| matches!(call.what, "model" | "tool" | "run")) else {
+        let Some(first) = self.step.calls.iter().find(|call| matches!(&*call.what, "model" | "tool" | "run")) else {
             return Value::Null;
         };
         if first.what == "model" {
@@ -157,7 +157,8 @@ impl Service {
             // Each format has words of its own for what was never begun.
             trace.steps.retain(|step| step.attempts > 0);
         }
-        let values = self.values_of(&trace).await?;
+        let of_steps = trace.steps.iter().filter_map(|step| step.output.as_ref());
+        let values = self.values_of(of_steps.chain([&trace.input]).chain(&trace.output)).await?;
         let outputs = outputs(&program, &state, &trace, &values);
         let (input, output) = (plain(&trace.input, &values), trace.output.as_ref().map(|o| plain(o, &values)));
         let output = output.unwrap_or_default();
@@ -173,12 +174,10 @@ impl Service {
         })
     }
 
-    /// The large values that the run was given, that its steps gave, and that it gave.
-    async fn values_of(&self, trace: &Trace) -> Result<Values, Error> {
-        let of_steps = trace.steps.iter().filter_map(|step| step.output.as_ref());
-        let stored = of_steps.chain([&trace.input]).chain(&trace.output);
+    /// The large ones of some values, read from where they are kept.
+    pub(crate) async fn values_of(&self, stored: impl IntoIterator<Item = &Stored>) -> Result<Values, Error> {
         let mut values = HashMap::new();
-        for hash in stored.filter_map(hash) {
+        for hash in stored.into_iter().filter_map(hash) {
             if let Some(bytes) = self.core.store.get_blob(hash.clone()).await? {
                 values.insert(hash, serde_json::from_slice(&bytes).unwrap_or_default());
             }
@@ -194,14 +193,14 @@ fn hash(stored: &Stored) -> Option<String> {
     }
 }
 
-fn plain(stored: &Stored, values: &Values) -> Value {
+pub(crate) fn plain(stored: &Stored, values: &Values) -> Value {
     match stored {
         Stored::Value(value) => value.clone(),
         Stored::Blob(blob) => values.get(&blob.hash).cloned().unwrap_or_else(|| blob.reference()),
     }
 }
 
-fn outputs(program: &Program, run: &Run, trace: &Trace, values: &Values) -> Vec<Value> {
+pub(crate) fn outputs(program: &Program, run: &Run, trace: &Trace, values: &Values) -> Vec<Value> {
     let context = Context { program, values, catalog: &Nothing };
     let output = |step: &StepTrace| match (&step.output, step.status) {
         (Some(stored), _) => plain(stored, values),
