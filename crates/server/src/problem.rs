@@ -13,7 +13,7 @@ const RETRY_AFTER_S: u32 = 1;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Problem {
     /// A word for programs: `invalid`, `unauthorized`, `forbidden`, `not_found`, `conflict`, `stale`, `too_large`,
-    /// `too_many`, `unsupported`, `busy`, `unusable`.
+    /// `too_many`, `too_slow`, `unsupported`, `busy`, `unusable`.
     #[schema(example = "not_found")]
     pub kind: &'static str,
     pub title: &'static str,
@@ -37,6 +37,11 @@ impl Problem {
 
     pub fn not_found(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    /// Nothing was done; the same may be asked again in a moment.
+    pub fn busy(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(RETRY_AFTER_S)
     }
 
     pub fn retry_after(mut self, seconds: u32) -> Problem {
