@@ -1,5 +1,6 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
+mod outputs;
 mod runs;
 
 use axum::Router;
@@ -26,7 +27,7 @@ fn routes() -> OpenApiRouter<App> {
 
 /// One line per resource.
 fn resources() -> OpenApiRouter<App> {
-    OpenApiRouter::new().merge(runs::routes())
+    OpenApiRouter::new().merge(runs::routes()).merge(outputs::routes())
 }
 
 /// The OpenAPI document.

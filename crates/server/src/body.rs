@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::{HeaderMap, StatusCode, header};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -103,7 +103,8 @@ fn too_large() -> Problem {
 }
 
 fn unread(error: axum::Error) -> Problem {
-    let limited = std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+    let limited =
+        std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
     if limited { too_large() } else { Problem::invalid(format!("the body could not be read: {error}")) }
 }
 

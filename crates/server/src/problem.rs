@@ -4,7 +4,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use relais_service::Error;
 use serde::Serialize;
-use utoipa::ToSchema;
+use std::collections::BTreeMap;
+use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
 
 /// When a client that met a busy database may ask again.
 const RETRY_AFTER_S: u32 = 1;
@@ -82,5 +84,19 @@ impl IntoResponse for Problem {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+/// The problems that every operation may answer with, for the OpenAPI document.
+pub struct Problems;
+
+impl IntoResponses for Problems {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let problem = |description: &str| {
+            let content = Content::new(Some(Ref::from_schema_name("Problem")));
+            ResponseBuilder::new().description(description).content("application/problem+json", content).build().into()
+        };
+        let ours = problem("The server is busy (503, with `Retry-After`) or has a problem of its own");
+        BTreeMap::from([("4XX".to_owned(), problem("What was asked for cannot be done")), ("5XX".to_owned(), ours)])
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod access;
 mod agents;
+mod artifacts;
 pub mod config;
 mod definitions;
 mod error;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::trace::{StepTrace, Trace};
-use crate::views::{outputs, plain};
+use crate::views::{hashes, outputs, plain};
 use crate::{Error, Row, Service};
 
 /// Runs of one user that began in the same millisecond and are looked through for an output.
@@ -115,14 +115,15 @@ impl Service {
         let mut trace = self.traced(&program, &entries, run).await?;
         trace.steps.retain(|step| step.attempts > 0);
         if trigger_id(&trace) == output {
-            let values = self.values_of([&trace.input]).await?;
+            let values = self.values_of(hashes([&trace.input])).await?;
             return Ok(Some(Output::new(output, plain(&trace.input, &values), trace.input.summary())));
         }
         let Some(index) = ids(&trace).iter().position(|id| *id == output) else { return Ok(None) };
         if trace.steps[index].status != StepStatus::Completed {
             return Ok(None);
         }
-        let values = self.values_of(trace.steps.iter().filter_map(|step| step.output.as_ref())).await?;
+        let stored = hashes(trace.steps.iter().filter_map(|step| step.output.as_ref()));
+        let values = self.values_of(stored).await?;
         let summary = trace.steps[index].output.as_ref().map(Stored::summary).unwrap_or_default();
         let value = outputs(&program, &state, &trace, &values).swap_remove(index);
         Ok(Some(Output::new(output, value, summary)))

@@ -421,7 +421,7 @@ fn above(path: &str) -> Option<&str> {
     path.rsplit_once('/').map(|(up, _)| up)
 }
 
-fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
+pub(crate) fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
     let versions = |(name, versions): (&String, &Vec<Artifact>)| {
         let name = name.clone();
         let one = move |(n, a): (usize, &Artifact)| ArtifactTrace {

@@ -158,7 +158,7 @@ impl Service {
             trace.steps.retain(|step| step.attempts > 0);
         }
         let of_steps = trace.steps.iter().filter_map(|step| step.output.as_ref());
-        let values = self.values_of(of_steps.chain([&trace.input]).chain(&trace.output)).await?;
+        let values = self.values_of(hashes(of_steps.chain([&trace.input]).chain(&trace.output))).await?;
         let outputs = outputs(&program, &state, &trace, &values);
         let (input, output) = (plain(&trace.input, &values), trace.output.as_ref().map(|o| plain(o, &values)));
         let output = output.unwrap_or_default();
@@ -174,10 +174,10 @@ impl Service {
         })
     }
 
-    /// The large ones of some values, read from where they are kept.
-    pub(crate) async fn values_of(&self, stored: impl IntoIterator<Item = &Stored>) -> Result<Values, Error> {
+    /// Large values, read from where they are kept.
+    pub(crate) async fn values_of(&self, hashes: Vec<String>) -> Result<Values, Error> {
         let mut values = HashMap::new();
-        for hash in stored.into_iter().filter_map(hash) {
+        for hash in hashes {
             if let Some(bytes) = self.core.store.get_blob(hash.clone()).await? {
                 values.insert(hash, serde_json::from_slice(&bytes).unwrap_or_default());
             }
@@ -186,11 +186,13 @@ impl Service {
     }
 }
 
-fn hash(stored: &Stored) -> Option<String> {
-    match stored {
+/// The hashes of those values that are kept apart.
+pub(crate) fn hashes<'a>(stored: impl IntoIterator<Item = &'a Stored>) -> Vec<String> {
+    let hash = |stored: &Stored| match stored {
         Stored::Value(_) => None,
         Stored::Blob(blob) => Some(blob.hash.clone()),
-    }
+    };
+    stored.into_iter().filter_map(hash).collect()
 }
 
 pub(crate) fn plain(stored: &Stored, values: &Values) -> Value {
