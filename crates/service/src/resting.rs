@@ -32,6 +32,10 @@ impl Service {
 
     async fn rests(&self, row: &Row) -> Result<bool, Error> {
         let summary = &row.summary;
+        // Whoever has taken it up has read an answer or a signal that the row does not show yet.
+        if row.owner.is_some() {
+            return Ok(false);
+        }
         if summary.status.is_final() {
             return Ok(true);
         }

@@ -1,5 +1,7 @@
 //! The server as clients meet it: real requests over a real socket.
 #![allow(clippy::unwrap_used)]
 
+mod events;
+mod flows;
 mod runs;
 mod setup;
