@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use relais_engine::{RunId, RunStatus};
 use relais_runtime::Rest;
-use relais_service::narrate::{Following, Notice, What};
+use relais_service::Following;
+use relais_service::narrate::{Notice, What};
 use relais_service::{Error, Service};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;

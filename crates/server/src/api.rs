@@ -1,15 +1,18 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
+mod outputs;
 mod runs;
 mod workflows;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::App;
-use crate::body::{Json, MAX_BODY_BYTES};
+use crate::body::Json;
+use crate::guard::guard;
 use crate::problem::Problem;
 
 #[derive(OpenApi)]
@@ -25,7 +28,7 @@ fn routes() -> OpenApiRouter<App> {
 
 /// One line per resource.
 fn resources() -> OpenApiRouter<App> {
-    OpenApiRouter::new().merge(runs::routes()).merge(workflows::routes())
+    OpenApiRouter::new().merge(runs::routes()).merge(workflows::routes()).merge(outputs::routes())
 }
 
 /// The OpenAPI document.
@@ -43,10 +46,16 @@ pub fn router(app: App) -> Router {
     router
         .route("/api/v1/openapi.json", openapi)
         .fallback(nothing_there)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
 }
 
-async fn nothing_there(uri: axum::http::Uri) -> Problem {
+async fn nothing_there(uri: Uri) -> Problem {
     Problem::not_found(format!("there is no {}; /api/v1/openapi.json lists what there is", uri.path()))
+}
+
+async fn not_allowed(method: Method, uri: Uri) -> Problem {
+    let text = format!("{} does not take {method}; /api/v1/openapi.json lists what it takes", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "unsupported", text)
 }

@@ -1,10 +1,13 @@
 //! What a stranger sends, read within bounds: bodies, queries and paths whose mistakes are problems that say what and
 //! where.
 
-use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,20 +17,78 @@ use crate::problem::Problem;
 /// A body larger than this is refused before it is read to its end: the largest definition, and room for an input.
 pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 
+/// A client has so long to send its body, however little at a time.
+const BODY_TIME: Duration = Duration::from_secs(30);
+/// Values in one body: each takes some hundred bytes when it is read, whatever it takes in the text.
+const MAX_VALUES: usize = 1_100_000;
+
 /// JSON, both ways. Unknown fields are refused by the types (`deny_unknown_fields`), nesting by the parser.
 pub struct Json<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Json<T>, Problem> {
-        let bytes = axum::body::Bytes::from_request(request, state).await.map_err(unread)?;
+    async fn from_request(request: Request, _state: &S) -> Result<Json<T>, Problem> {
+        let is_json = says_json(request.headers());
+        let bytes = read(request).await?;
         // An empty body is an empty object: most requests have only optional fields.
-        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        let mut parser = serde_json::Deserializer::from_slice(text);
-        let value = T::deserialize(&mut parser).and_then(|value| parser.end().map(|()| value));
-        value.map(Json).map_err(|error| Problem::invalid(format!("the body is not what this route takes: {error}")))
+        if bytes.is_empty() {
+            return parsed(b"{}").map(Json);
+        }
+        // Asked for, since a browser sends anything else across sites without asking the server first.
+        if !is_json {
+            let text = "the body must be JSON and say so: `Content-Type: application/json`";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported", text));
+        }
+        if values_at_most(&bytes) > MAX_VALUES {
+            return Err(Problem::invalid(format!("the body has more than {MAX_VALUES} values")));
+        }
+        parsed(&bytes).map(Json)
     }
+}
+
+/// The whole body, within bounds of size and time.
+pub async fn read(request: Request) -> Result<Bytes, Problem> {
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: usize| length > MAX_BODY_BYTES) {
+        return Err(too_large());
+    }
+    let body: Body = request.into_body();
+    match tokio::time::timeout(BODY_TIME, to_bytes(body, MAX_BODY_BYTES)).await {
+        Ok(read) => read.map_err(unread),
+        Err(_) => {
+            let text = format!("the body did not come within {} s", BODY_TIME.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", text))
+        }
+    }
+}
+
+fn says_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+fn parsed<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    let mut parser = serde_json::Deserializer::from_slice(text);
+    let value = T::deserialize(&mut parser).and_then(|value| parser.end().map(|()| value));
+    value.map_err(|error| Problem::invalid(format!("the body is not what this route takes: {error}")))
+}
+
+/// How many values a JSON text has at most, without reading them into memory: behind each bracket, comma and colon
+/// outside of strings there may be one.
+fn values_at_most(text: &[u8]) -> usize {
+    let (mut count, mut quoted, mut escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' | b',' if !quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 impl<T: Serialize> IntoResponse for Json<T> {
@@ -36,14 +97,15 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-fn unread(rejection: BytesRejection) -> Problem {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let text = format!("the body is larger than {MAX_BODY_BYTES} bytes");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text)
-        }
-        _ => Problem::invalid(format!("the body could not be read: {}", rejection.body_text())),
-    }
+fn too_large() -> Problem {
+    let text = format!("the body is larger than {MAX_BODY_BYTES} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text)
+}
+
+fn unread(error: axum::Error) -> Problem {
+    let limited =
+        std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+    if limited { too_large() } else { Problem::invalid(format!("the body could not be read: {error}")) }
 }
 
 /// What stands behind the question mark.
@@ -69,5 +131,19 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
         let told =
             |rejection: PathRejection| Problem::not_found(format!("nothing is there: {}", rejection.body_text()));
         axum::extract::Path::from_request_parts(parts, state).await.map(|found| Path(found.0)).map_err(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_from_above() {
+        let check = |text: &str, expected: usize| assert_eq!(values_at_most(text.as_bytes()), expected, "{text}");
+        check("1", 1);
+        check("[1,2,3]", 4);
+        check(r#"{"a": [true, "x,y,[{"], "b\",c": null}"#, 5);
+        check(r#""\\", 1"#, 2);
     }
 }

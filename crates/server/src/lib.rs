@@ -4,8 +4,10 @@
 mod api;
 mod body;
 mod caller;
+mod guard;
 mod listen;
 mod pages;
+mod patient;
 mod problem;
 mod revisions;
 mod times;
@@ -13,17 +15,23 @@ mod times;
 pub use api::{document, router};
 pub use listen::{Error, Listening, Options, listen};
 
+use std::sync::Arc;
+
 use relais_service::Service;
+use tokio::sync::watch;
 
 /// What every route works with.
 #[derive(Clone)]
 pub struct App {
     /// A handle without a user of its own: [`caller`] makes it that of whoever calls.
     service: Service,
+    room: Arc<guard::Room>,
+    /// True when streams are to end.
+    stop: Arc<watch::Sender<bool>>,
 }
 
 impl App {
     pub fn new(service: Service) -> App {
-        App { service }
+        App { service, room: Arc::new(guard::Room::new()), stop: Arc::new(watch::Sender::new(false)) }
     }
 }

@@ -1,12 +1,38 @@
-//! The socket: accepts within bounds, serves, and ends in order.
+//! The socket: accepts within bounds, serves, and ends in order. What a request may be is the business of [`guard`].
+//!
+//! [`guard`]: crate::guard
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
+use tower::ServiceExt;
 
+use crate::patient::Patient;
 use crate::{App, router};
+
+/// Connections at once: ten thousand streams and room for everybody else. Whoever comes then waits until one ends.
+const MAX_CONNECTIONS: usize = 16_384;
+/// A client has so long to send the head of its first or next request; then its place is free for others.
+const HEAD_TIME: Duration = Duration::from_secs(20);
+/// The longest head that is read at all; [`crate::guard`] refuses shorter ones with a problem that says why.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// What one connection may have read ahead.
+const READ_AHEAD_BYTES: usize = 64 * 1024;
+/// Out of file handles, most likely: others will be closed soon.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Requests that are not answered so long after the stop are cut off; what they wrote is durable.
+const STOP_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -22,26 +48,91 @@ pub struct Options {
 /// A server that takes requests until it is told to stop.
 pub struct Listening {
     pub address: SocketAddr,
-    stop: watch::Sender<bool>,
-    served: JoinHandle<std::io::Result<()>>,
+    stop: Arc<watch::Sender<bool>>,
+    served: JoinHandle<()>,
 }
 
 pub async fn listen(app: App, options: &Options) -> Result<Listening, Error> {
     let refused = |error| Error::Address { address: options.listen, error };
     let listener = TcpListener::bind(options.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let (stop, mut stopped) = watch::channel(false);
-    let until = async move {
-        let _ = stopped.wait_for(|stop| *stop).await;
+    let stop = app.stop.clone();
+    let door = Door {
+        listener,
+        slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+        router: router(app),
+        http: http(),
+        open: GracefulShutdown::new(),
     };
-    let served = tokio::spawn(axum::serve(listener, router(app)).with_graceful_shutdown(until).into_future());
+    let served = tokio::spawn(door.serve(stop.subscribe()));
     Ok(Listening { address, stop, served })
 }
 
 impl Listening {
-    /// Takes no new requests; returns when those under way are answered.
+    /// Takes no new requests and ends streams; returns when the requests under way are answered.
     pub async fn stop(self) -> std::io::Result<()> {
-        let _ = self.stop.send(true);
-        self.served.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+        self.stop.send_replace(true);
+        self.served.await.map_err(std::io::Error::other)
     }
+}
+
+fn http() -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+    http.max_header_size(MAX_HEAD_BYTES).max_buf_size(READ_AHEAD_BYTES);
+    http
+}
+
+struct Door {
+    listener: TcpListener,
+    slots: Arc<Semaphore>,
+    router: Router,
+    http: http1::Builder,
+    open: GracefulShutdown,
+}
+
+impl Door {
+    async fn serve(self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let accepted = tokio::select! {
+                () = told(&mut stop) => break,
+                accepted = self.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer, slot)) => self.attend(stream, peer, slot),
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+        drop(self.listener);
+        let _ = tokio::time::timeout(STOP_TIME, self.open.shutdown()).await;
+    }
+
+    /// The next client, when there is room for one.
+    async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+        let slot = self.slots.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+        let (stream, peer) = self.listener.accept().await?;
+        Ok((stream, peer, slot))
+    }
+
+    fn attend(&self, stream: TcpStream, peer: SocketAddr, slot: OwnedSemaphorePermit) {
+        // Small answers are not held back to be joined with later ones.
+        let _ = stream.set_nodelay(true);
+        let from = move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request
+        };
+        let service = TowerToHyperService::new(self.router.clone().map_request(from));
+        let connection = self.http.serve_connection(TokioIo::new(Patient::new(stream)), service);
+        let connection = self.open.watch(connection);
+        tokio::spawn(async move {
+            // A client that went away or sent no HTTP is nobody's trouble but its own.
+            let _ = connection.await;
+            drop(slot);
+        });
+    }
+}
+
+/// Returns when the server is told to stop.
+pub(crate) async fn told(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
 }

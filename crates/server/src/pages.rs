@@ -1,6 +1,7 @@
 //! Lists in pages: a limit and the cursor of the page before.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// Items on a page when nobody says how many.
@@ -9,10 +10,12 @@ pub const DEFAULT_LIMIT: usize = 50;
 pub const MAX_LIMIT: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Paging {
     /// Items on the page.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "bounded")]
     pub limit: Option<usize>,
     /// `next` of the page before.
     pub cursor: Option<String>,
@@ -20,8 +23,17 @@ pub struct Paging {
 
 impl Paging {
     pub fn limit(&self) -> usize {
-        self.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT)
+        self.limit.unwrap_or(DEFAULT_LIMIT)
     }
+}
+
+/// A limit within its bounds.
+pub fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let limit: usize = Deserialize::deserialize(deserializer)?;
+    if (1..=MAX_LIMIT).contains(&limit) {
+        return Ok(Some(limit));
+    }
+    Err(D::Error::custom(format!("limit: {limit} must be between 1 and {MAX_LIMIT}")))
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -5,7 +5,9 @@ use axum::response::{IntoResponse, Response};
 use relais_plan::Severity;
 use relais_service::Error;
 use serde::Serialize;
-use utoipa::ToSchema;
+use std::collections::BTreeMap;
+use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
 
 /// When a client that met a busy database may ask again.
 const RETRY_AFTER_S: u32 = 1;
@@ -14,7 +16,7 @@ const RETRY_AFTER_S: u32 = 1;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Problem {
     /// A word for programs: `invalid`, `unauthorized`, `forbidden`, `not_found`, `conflict`, `stale`, `too_large`,
-    /// `too_many`, `unsupported`, `busy`, `unusable`.
+    /// `too_many`, `too_slow`, `unsupported`, `busy`, `unusable`.
     #[schema(example = "not_found")]
     pub kind: &'static str,
     pub title: &'static str,
@@ -66,6 +68,11 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
+    /// Nothing was done; the same may be asked again in a moment.
+    pub fn busy(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(RETRY_AFTER_S)
+    }
+
     pub fn retry_after(mut self, seconds: u32) -> Problem {
         self.retry_after_s = Some(seconds);
         self
@@ -107,5 +114,19 @@ impl IntoResponse for Problem {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+/// The problems that every operation may answer with, for the OpenAPI document.
+pub struct Problems;
+
+impl IntoResponses for Problems {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let problem = |description: &str| {
+            let content = Content::new(Some(Ref::from_schema_name("Problem")));
+            ResponseBuilder::new().description(description).content("application/problem+json", content).build().into()
+        };
+        let ours = problem("The server is busy (503, with `Retry-After`) or has a problem of its own");
+        BTreeMap::from([("4XX".to_owned(), problem("What was asked for cannot be done")), ("5XX".to_owned(), ours)])
     }
 }

@@ -4,13 +4,17 @@
 
 pub mod access;
 mod agents;
+mod artifacts;
 pub mod config;
 mod definitions;
 mod error;
+mod follow;
 mod kept;
 mod library;
 pub mod narrate;
 pub mod notify;
+mod outputs;
+mod resting;
 mod runs;
 pub mod signature;
 mod simulated;
@@ -33,7 +37,9 @@ pub use agents::Agent;
 pub use config::Config;
 pub use definitions::{Checked, Definition, Definitions, Whole};
 pub use error::{Error, Finding};
+pub use follow::{Following, Place};
 pub use kept::At;
+pub use outputs::Output;
 pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_engine::Mode;
 pub use relais_store::{Filter, Page, Row};
@@ -60,6 +66,7 @@ struct Core {
     clock: Arc<dyn Clock>,
     /// Runs are left for another process to take up.
     hands_off: bool,
+    follows: Arc<follow::Follows>,
 }
 
 impl Service {
@@ -86,7 +93,8 @@ impl Service {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         let user = config.user.as_str().into();
-        Ok(Service { core: Arc::new(Core { definitions, store, file, worker, clock, hands_off }), user })
+        let follows = Arc::new(follow::Follows::new());
+        Ok(Service { core: Arc::new(Core { definitions, store, file, worker, clock, hands_off, follows }), user })
     }
 
     /// The same for another user.

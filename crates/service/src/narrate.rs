@@ -5,14 +5,12 @@ use std::sync::Arc;
 use relais_engine::rewind::step_path;
 use relais_engine::*;
 use relais_plan::NodeId;
-use relais_store::Change;
-use serde::Serialize;
-use tokio::sync::broadcast;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Service};
 
 /// One thing that happened.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Notice {
     pub run: RunId,
     /// Number of the entry, and of the event in it: together the place to read on from.
@@ -23,7 +21,7 @@ pub struct Notice {
     pub what: What,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
     RunStarted { workflow: String },
@@ -176,23 +174,6 @@ fn word(signal: &Signal) -> String {
     }
 }
 
-/// A run followed as it goes, from its beginning; each event once, in order, whoever works on it.
-pub struct Following {
-    service: Service,
-    run: RunId,
-    narrator: Narrator,
-    tail: broadcast::Receiver<Change>,
-}
-
-impl Service {
-    pub async fn follow(&self, run: RunId) -> Result<Following, Error> {
-        // Subscribed before the first look, so that nothing falls between.
-        let tail = self.core.store.tail();
-        let (program, _, _) = self.load(run).await?;
-        Ok(Following { service: self.clone(), run, narrator: Narrator::new(program), tail })
-    }
-}
-
 impl Service {
     /// What a model said, from the entry that a notice tells of; empty for a notice of anything else.
     pub async fn said(&self, notice: &Notice) -> Result<String, Error> {
@@ -206,48 +187,6 @@ impl Service {
             Body::Replied(reply) => Ok(reply.text.clone()),
             Body::Returned { .. } | Body::Slept | Body::Ended { .. } | Body::Cancelled | Body::Failed(_) => {
                 Ok(String::new())
-            }
-        }
-    }
-}
-
-impl Following {
-    /// What happened since the last call; waits until there is something. None when the run has ended and all is told.
-    pub async fn next(&mut self) -> Result<Option<Vec<Notice>>, Error> {
-        loop {
-            let notices = self.so_far().await?;
-            if !notices.is_empty() {
-                return Ok(Some(notices));
-            }
-            if self.narrator.run().is_some_and(|run| run.closed.is_some()) {
-                return Ok(None);
-            }
-            self.wait_for_change().await?;
-        }
-    }
-
-    /// What is in the journal and was not told yet, which may be nothing; never waits.
-    pub async fn so_far(&mut self) -> Result<Vec<Notice>, Error> {
-        let entries = self.service.core.store.load(self.run, self.narrator.seq()).await?;
-        let mut notices = Vec::new();
-        for entry in &entries {
-            notices.extend(self.narrator.tell(entry).map_err(|e| Error::Unusable(e.to_string()))?);
-        }
-        Ok(notices)
-    }
-
-    pub fn run(&self) -> Option<&Run> {
-        self.narrator.run()
-    }
-
-    async fn wait_for_change(&mut self) -> Result<(), Error> {
-        loop {
-            match self.tail.recv().await {
-                Ok(change) if !change.concerns(self.run) => {}
-                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return Ok(()),
-                Err(broadcast::error::RecvError::Closed) => {
-                    return Err(Error::Unusable("the database was closed".into()));
-                }
             }
         }
     }

@@ -147,7 +147,7 @@ impl Service {
     }
 
     /// A child run that its parent waits for and that will go on, or has ended, without anybody's doing.
-    async fn moving_child(&self, awaits: &[String]) -> Result<Option<RunId>, Error> {
+    pub(crate) async fn moving_child(&self, awaits: &[String]) -> Result<Option<RunId>, Error> {
         for child in children(awaits) {
             let Row { summary, owner, .. } = self.row(child).await?;
             // Whoever has taken it up has read an answer that the row does not show yet.
@@ -247,7 +247,7 @@ impl Service {
     pub(crate) async fn traced(&self, program: &Program, entries: &[Entry], run: RunId) -> Result<Trace, Error> {
         let mut trace = Trace::of(program, entries).map_err(|e| Error::Unusable(e.to_string()))?;
         // A fold alone cannot tell a run that waits from one whose next turn is due; the owner's last word can.
-        trace.status = self.row(run).await?.summary.status.word();
+        trace.status = self.row(run).await?.summary.status.word().into();
         if let Some(Stored::Blob(blob)) = &trace.output {
             let bytes = self.core.store.get_blob(blob.hash.clone()).await?;
             trace.large_output = bytes.and_then(|b| serde_json::from_slice(&b).ok());

@@ -3,20 +3,24 @@
 
 pub(crate) mod unreached;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use relais_engine::rewind::step_path;
 use relais_engine::*;
 use relais_plan::{NodeId, Op, Plan};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-#[derive(Debug, Clone, Serialize)]
+/// One of a few words: borrowed where the trace is made, owned where it was read back from a server.
+pub type Word = Cow<'static, str>;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Trace {
     pub run: RunId,
     pub workflow: String,
     pub plan: String,
-    pub status: &'static str,
+    pub status: Word,
     pub started_at: Millis,
     pub ended_at: Option<Millis>,
     pub input: Stored,
@@ -43,7 +47,7 @@ pub struct Trace {
     pub artifacts: Vec<ArtifactTrace>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StepTrace {
     /// Where in the run it stood.
     #[serde(skip)]
@@ -76,19 +80,19 @@ pub struct StepTrace {
     pub calls: Vec<CallTrace>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CallTrace {
     pub id: CommandId,
     /// `model`, `tool`, `run`, `sleep`, `person`, `signal`, `event`.
-    pub what: &'static str,
+    pub what: Word,
     pub name: String,
     /// The model's own number of a tool call that it asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_id: Option<String>,
     /// `running`, `success`, `failed`, `timeout`, `cancelled`.
-    pub status: &'static str,
+    pub status: Word,
     pub input: Value,
-    #[serde(skip_serializing_if = "Value::is_null")]
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub output: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
@@ -102,14 +106,14 @@ pub struct CallTrace {
     pub interrupted: u32,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SignalTrace {
     pub at: Millis,
     pub what: String,
     pub by: String,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ArtifactTrace {
     pub name: String,
     pub version: u32,
@@ -222,10 +226,10 @@ impl<'a> Writer<'a> {
         self.calls.insert(id, (index, step.calls.len()));
         step.calls.push(CallTrace {
             id,
-            what,
+            what: what.into(),
             name,
             use_id: use_id(command),
-            status: "running",
+            status: "running".into(),
             input,
             output: Value::Null,
             error: None,
@@ -253,7 +257,8 @@ impl<'a> Writer<'a> {
         call.usage = answer.usage;
         call.ms = if answer.ms > 0 { answer.ms } else { at.saturating_sub(call.asked_at).max(0) as u64 };
         call.late = late;
-        (call.status, call.output, call.error) = outcome(&answer.body);
+        let (status, output, error) = outcome(&answer.body);
+        (call.status, call.output, call.error) = (status.into(), output, error);
         let step = &mut self.steps[index];
         step.usage.add(&answer.usage);
         if step.status == StepStatus::Waiting {
@@ -263,7 +268,7 @@ impl<'a> Writer<'a> {
 
     fn received(&mut self, id: CommandId, value: &Value, at: Millis) {
         let Some((index, call)) = self.call(id) else { return };
-        (call.answered_at, call.status, call.output) = (Some(at), "success", value.clone());
+        (call.answered_at, call.status, call.output) = (Some(at), "success".into(), value.clone());
         self.steps[index].status = StepStatus::Running;
     }
 
@@ -303,7 +308,7 @@ impl<'a> Writer<'a> {
         step.error = left.error.clone();
         step.tolerated = left.tolerated;
         for call in step.calls.iter_mut().filter(|c| c.status == "running") {
-            call.status = "cancelled";
+            call.status = "cancelled".into();
         }
     }
 
@@ -343,7 +348,7 @@ impl<'a> Writer<'a> {
             run: run.id(),
             workflow: run.opened.workflow.clone(),
             plan: run.opened.plan.clone(),
-            status: row.status.word(),
+            status: row.status.word().into(),
             started_at: run.started_at,
             ended_at: run.ended_at,
             input: run.opened.input.clone(),
@@ -416,7 +421,7 @@ fn above(path: &str) -> Option<&str> {
     path.rsplit_once('/').map(|(up, _)| up)
 }
 
-fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
+pub(crate) fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
     let versions = |(name, versions): (&String, &Vec<Artifact>)| {
         let name = name.clone();
         let one = move |(n, a): (usize, &Artifact)| ArtifactTrace {

@@ -92,7 +92,7 @@ impl<'a> Seen<'a, '_> {
             let content = self.step.calls[saved].input["content"].as_str().unwrap_or_default();
             return serde_json::from_str(content).unwrap_or_default();
         }
-        let Some(first) = self.step.calls.iter().find(|call| matches!(call.what, "model" | "tool" | "run")) else {
+        let Some(first) = self.step.calls.iter().find(|call| matches!(&*call.what, "model" | "tool" | "run")) else {
             return Value::Null;
         };
         if first.what == "model" {
@@ -157,7 +157,8 @@ impl Service {
             // Each format has words of its own for what was never begun.
             trace.steps.retain(|step| step.attempts > 0);
         }
-        let values = self.values_of(&trace).await?;
+        let of_steps = trace.steps.iter().filter_map(|step| step.output.as_ref());
+        let values = self.values_of(hashes(of_steps.chain([&trace.input]).chain(&trace.output))).await?;
         let outputs = outputs(&program, &state, &trace, &values);
         let (input, output) = (plain(&trace.input, &values), trace.output.as_ref().map(|o| plain(o, &values)));
         let output = output.unwrap_or_default();
@@ -173,12 +174,10 @@ impl Service {
         })
     }
 
-    /// The large values that the run was given, that its steps gave, and that it gave.
-    async fn values_of(&self, trace: &Trace) -> Result<Values, Error> {
-        let of_steps = trace.steps.iter().filter_map(|step| step.output.as_ref());
-        let stored = of_steps.chain([&trace.input]).chain(&trace.output);
+    /// Large values, read from where they are kept.
+    pub(crate) async fn values_of(&self, hashes: Vec<String>) -> Result<Values, Error> {
         let mut values = HashMap::new();
-        for hash in stored.filter_map(hash) {
+        for hash in hashes {
             if let Some(bytes) = self.core.store.get_blob(hash.clone()).await? {
                 values.insert(hash, serde_json::from_slice(&bytes).unwrap_or_default());
             }
@@ -187,21 +186,23 @@ impl Service {
     }
 }
 
-fn hash(stored: &Stored) -> Option<String> {
-    match stored {
+/// The hashes of those values that are kept apart.
+pub(crate) fn hashes<'a>(stored: impl IntoIterator<Item = &'a Stored>) -> Vec<String> {
+    let hash = |stored: &Stored| match stored {
         Stored::Value(_) => None,
         Stored::Blob(blob) => Some(blob.hash.clone()),
-    }
+    };
+    stored.into_iter().filter_map(hash).collect()
 }
 
-fn plain(stored: &Stored, values: &Values) -> Value {
+pub(crate) fn plain(stored: &Stored, values: &Values) -> Value {
     match stored {
         Stored::Value(value) => value.clone(),
         Stored::Blob(blob) => values.get(&blob.hash).cloned().unwrap_or_else(|| blob.reference()),
     }
 }
 
-fn outputs(program: &Program, run: &Run, trace: &Trace, values: &Values) -> Vec<Value> {
+pub(crate) fn outputs(program: &Program, run: &Run, trace: &Trace, values: &Values) -> Vec<Value> {
     let context = Context { program, values, catalog: &Nothing };
     let output = |step: &StepTrace| match (&step.output, step.status) {
         (Some(stored), _) => plain(stored, values),

@@ -88,7 +88,7 @@ fn tree(trace: &Trace, paint: Paint) -> String {
 fn head(trace: &Trace, paint: Paint) -> String {
     let ms = trace.ended_at.map(|at| words::elapsed(trace.started_at, at));
     let effort = words::effort(ms, &trace.usage);
-    let status = status_word(trace.status, paint);
+    let status = status_word(&trace.status, paint);
     let mut text =
         format!("{}  {status}  {effort}\nrun {}", paint.bold(&screen::for_terminal(&trace.workflow)), trace.run);
     text.push_str(&format!("  started {}", words::instant(trace.started_at)));
@@ -157,7 +157,7 @@ fn mark(status: StepStatus, paint: Paint) -> String {
 }
 
 fn call_line(call: &CallTrace, paint: Paint) -> String {
-    let data = match call.what {
+    let data = match &*call.what {
         // Prompts are long; `--step` has them.
         "model" => String::new(),
         _ => format!(" {}", words::brief(&call.input, LINE_CHARS)),
@@ -166,9 +166,9 @@ fn call_line(call: &CallTrace, paint: Paint) -> String {
     let result = match (&call.error, &call.output) {
         (Some(error), _) => format!(" → {}", paint.red(&words::shorten(&error.to_string(), LINE_CHARS))),
         (None, Value::Null) => String::new(),
-        (None, output) => format!(" → {}", said(call.what, output)),
+        (None, output) => format!(" → {}", said(&call.what, output)),
     };
-    let taken = if call.answered_at.is_some() { format_duration(call.ms) } else { call.status.to_owned() };
+    let taken = if call.answered_at.is_some() { format_duration(call.ms) } else { call.status.clone().into_owned() };
     let again = match call.interrupted {
         0 => String::new(),
         n => format!("  interrupted {}", words::counted(n as usize, "time")),
@@ -248,9 +248,9 @@ fn whole(step: &StepTrace, paint: Paint) -> String {
 
 fn whole_call(call: &CallTrace, paint: Paint) -> String {
     let effort = words::effort(call.answered_at.map(|_| call.ms), &call.usage);
-    let mut text = format!("{} {}  {}  {effort}\n", paint.bold(call.what), call.name, call.status);
+    let mut text = format!("{} {}  {}  {effort}\n", paint.bold(&call.what), call.name, call.status);
     let mut part = |name: &str, body: &str| text.push_str(&format!("  {}\n{}\n", paint.dim(name), indented(body)));
-    match (call.what, call.input.as_array()) {
+    match (&*call.what, call.input.as_array()) {
         ("model", Some(messages)) => {
             for message in messages {
                 part(message["role"].as_str().unwrap_or("message"), &message_text(message));
@@ -259,7 +259,7 @@ fn whole_call(call: &CallTrace, paint: Paint) -> String {
         _ if call.input.is_null() => {}
         _ => part("given", &words::full(&call.input)),
     }
-    match (call.what, &call.output) {
+    match (&*call.what, &call.output) {
         (_, Value::Null) => {}
         ("model", reply) => part("answer", &message_text(reply)),
         (_, output) => part("result", &words::full(output)),

@@ -14,7 +14,7 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "execution_id": trace.run,
         "workflow_id": shown.workflow_id(),
         "workflow_name": trace.workflow,
-        "status": run_word(trace.status),
+        "status": run_word(&trace.status),
         "start_time": instant(trace.started_at),
         "end_time": trace.ended_at.map(instant),
         "current_node_id": current(shown),

@@ -56,10 +56,10 @@ pub fn failed(mut step: StepTrace, message: &str) -> StepTrace {
 pub fn call(what: &'static str, name: &str, status: &'static str, input: Value, output: Value) -> CallTrace {
     CallTrace {
         id: 1,
-        what,
+        what: what.into(),
         name: name.into(),
         use_id: None,
-        status,
+        status: status.into(),
         input,
         output,
         error: None,
@@ -83,7 +83,7 @@ pub fn trace(status: RunStatus, steps: Vec<StepTrace>) -> Trace {
         run: uuid::Uuid::from_u128(7),
         workflow: "flow".into(),
         plan: String::new(),
-        status: status.word(),
+        status: status.word().into(),
         started_at: 0,
         ended_at: status.is_final().then_some(4_000),
         input: Stored::Value(json!({ "topic": "tea" })),

@@ -14,7 +14,7 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "id": trace.run,
         "targetType": "workflow",
         "targetId": shown.workflow_id(),
-        "status": status(trace.status),
+        "status": status(&trace.status),
         "input": shown.input,
         "output": shown.output,
         "trail": trail,

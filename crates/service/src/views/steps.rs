@@ -10,6 +10,7 @@ use relais_plan::{Node, Op, Until};
 use serde_json::{Map, Value, json};
 
 use super::{Seen, Shown, derived, instant, said_to, step_word};
+use crate::outputs::{self, Output};
 use crate::trace::CallTrace;
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
@@ -17,9 +18,9 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
     let ended = trace.ended_at.is_some();
     let mut visits: HashMap<&str, u32> = HashMap::new();
     let mut instances = Vec::new();
-    for seen in shown.steps().filter(|seen| kind(shown, seen.node).is_some()) {
+    for (seen, output) in shown.steps().zip(outputs::ids(trace)).filter(|(seen, _)| kind(shown, seen.node).is_some()) {
         let visit = visits.entry(&seen.step.path).or_default();
-        instances.push(instance(shown, &seen, *visit));
+        instances.push(instance(shown, &seen, *visit, output));
         *visit += 1;
     }
     let waiting = shown.untouched().filter_map(|(_, node)| Some((node, kind(shown, node)?)));
@@ -29,9 +30,9 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "uuid": trace.run,
         "user_id": trace.user,
         "workflow_definition_uuid": shown.workflow_id(),
-        "status": status(trace.status),
-        "error_message": shown.error_message().or_else(|| reason(trace.status)),
-        "trigger_output": record(derived(trace.run, "trigger"), &shown.input, trace.input.summary()),
+        "status": status(&trace.status),
+        "error_message": shown.error_message().or_else(|| reason(&trace.status)),
+        "trigger_output": record(outputs::trigger_id(trace), &shown.input, trace.input.summary()),
         "step_instances": instances,
         "created_at": instant(trace.started_at),
         "updated_at": instant(trace.ended_at.or(updated).unwrap_or(trace.started_at)),
@@ -66,10 +67,9 @@ fn link(kind: &str) -> &'static str {
     }
 }
 
-fn instance(shown: &Shown<'_>, seen: &Seen<'_, '_>, visit: u32) -> Value {
+fn instance(shown: &Shown<'_>, seen: &Seen<'_, '_>, visit: u32, output: uuid::Uuid) -> Value {
     let step = seen.step;
     let kind = kind(shown, seen.node).unwrap_or_default();
-    let place = format!("{}/{visit}/{}", step.path, step.attempts.saturating_sub(1));
     let mut told = json!({
         "uuid": derived(shown.trace.run, &format!("step/{}/{visit}", step.path)),
         "type": kind,
@@ -87,9 +87,8 @@ fn instance(shown: &Shown<'_>, seen: &Seen<'_, '_>, visit: u32) -> Value {
     if kind != "stop_checker" {
         told["messages"] = Value::Array(step.calls.iter().flat_map(messages).collect());
         let summary = step.output.as_ref().map(Stored::summary).unwrap_or_default();
-        let id = derived(shown.trace.run, &format!("output/{place}"));
         let gave = step.status == StepStatus::Completed;
-        told["output"] = if gave { record(id, seen.output, summary) } else { Value::Null };
+        told["output"] = if gave { record(output, seen.output, summary) } else { Value::Null };
     }
     told
 }
@@ -111,10 +110,7 @@ fn untouched(shown: &Shown<'_>, node: &Node, kind: &str, ended: bool) -> Value {
 }
 
 fn record(id: uuid::Uuid, value: &Value, summary: String) -> Value {
-    let markdown = match value {
-        Value::String(text) => Some(text.as_str()),
-        other => other["markdown"].as_str(),
-    };
+    let Output { id, value, summary, markdown } = Output::new(id, value.clone(), summary);
     json!({ "uuid": id, "raw_data": value, "summary": summary, "markdown_representation": markdown })
 }
 

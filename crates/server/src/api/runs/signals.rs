@@ -1,0 +1,198 @@
+//! What can be done with a run: cancel, pause, resume, retry, fork, answer, signal. Each is durable when it is
+//! answered; the run comes to it in the background.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use relais_plan::time::parse_duration;
+use relais_service::{Fork, ResumeWith, Service};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::RunRow;
+use crate::App;
+use crate::body::{Json, Path};
+use crate::caller::Runs;
+use crate::problem::{Problem, Problems};
+
+/// More than this is a slip.
+const MAX_USD: f64 = 1e6;
+
+pub fn routes() -> OpenApiRouter<App> {
+    let flow = OpenApiRouter::new().routes(routes!(cancel)).routes(routes!(pause)).routes(routes!(resume));
+    flow.routes(routes!(retry)).routes(routes!(fork)).routes(routes!(answer)).routes(routes!(signal))
+}
+
+type Accepted = (StatusCode, Json<RunRow>);
+
+async fn accepted(service: &Service, run: Uuid) -> Result<Accepted, Problem> {
+    Ok((StatusCode::ACCEPTED, Json(service.row(run).await?.into())))
+}
+
+/// Nothing has to be said.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Cancel a run: nothing new begins, its exit steps run.
+#[utoipa::path(post, path = "/runs/{id}/cancel", operation_id = "cancel_run", tag = "runs",
+    params(("id" = Uuid, Path)), request_body = Option<Nothing>, responses((status = ACCEPTED, body = RunRow), Problems))]
+async fn cancel(
+    Runs(service): Runs,
+    Path(run): Path<Uuid>,
+    Json(_nothing): Json<Nothing>,
+) -> Result<Accepted, Problem> {
+    service.cancel(run).await?;
+    accepted(&service, run).await
+}
+
+/// Pause a run: nothing new begins until it is resumed.
+#[utoipa::path(post, path = "/runs/{id}/pause", operation_id = "pause_run", tag = "runs",
+    params(("id" = Uuid, Path)), request_body = Option<Nothing>, responses((status = ACCEPTED, body = RunRow), Problems))]
+async fn pause(Runs(service): Runs, Path(run): Path<Uuid>, Json(_nothing): Json<Nothing>) -> Result<Accepted, Problem> {
+    service.pause(run).await?;
+    accepted(&service, run).await
+}
+
+/// What a run may use; what is not given is unlimited.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Budget {
+    #[schema(minimum = 0, maximum = 1000000)]
+    usd: Option<f64>,
+    tokens: Option<u64>,
+    model_calls: Option<u64>,
+    tool_calls: Option<u64>,
+    /// `10m`, `2h`.
+    #[schema(example = "10m")]
+    time: Option<String>,
+}
+
+impl Budget {
+    fn checked(self) -> Result<relais_plan::Budget, Problem> {
+        let too_much = |usd: f64| Problem::invalid(format!("budget.usd: {usd} must be between 0 and {MAX_USD}"));
+        let nanos = |usd: f64| match (0.0..=MAX_USD).contains(&usd) {
+            true => Ok((usd * 1e9).round() as u64),
+            false => Err(too_much(usd)),
+        };
+        let unclear = |text: &str| Problem::invalid(format!("budget.time: `{text}` is no duration such as 10m"));
+        let ms = |text: String| parse_duration(&text).ok_or_else(|| unclear(&text));
+        Ok(relais_plan::Budget {
+            usd_nanos: self.usd.map(nanos).transpose()?,
+            tokens: self.tokens,
+            model_calls: self.model_calls,
+            tool_calls: self.tool_calls,
+            time_ms: self.time.map(ms).transpose()?,
+        })
+    }
+}
+
+/// How a run goes on.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Resumed {
+    /// In place of the run's own.
+    budget: Option<Budget>,
+    /// Make calls again of which it is not known whether they were made.
+    #[serde(default)]
+    redo: bool,
+    /// Go on as if such a call had answered this.
+    assume: Option<Value>,
+}
+
+/// Go on after a pause, a failure or a cancel: finished steps keep their outputs.
+#[utoipa::path(post, path = "/runs/{id}/resume", operation_id = "resume_run", tag = "runs",
+    params(("id" = Uuid, Path)), request_body = Option<Resumed>, responses((status = ACCEPTED, body = RunRow), Problems))]
+async fn resume(Runs(service): Runs, Path(run): Path<Uuid>, Json(how): Json<Resumed>) -> Result<Accepted, Problem> {
+    let budget = how.budget.map(Budget::checked).transpose()?.unwrap_or_default();
+    service.resume(run, ResumeWith { budget, redo: how.redo, assume: how.assume }).await?;
+    accepted(&service, run).await
+}
+
+/// Where a run begins again.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Retried {
+    /// The path of the step, `loop[7]/fetch`.
+    from: String,
+    /// Make calls again that were made after that step and may be made once only.
+    #[serde(default)]
+    redo: bool,
+}
+
+/// Run again from a step on; what came before is kept.
+#[utoipa::path(post, path = "/runs/{id}/retry", operation_id = "retry_run", tag = "runs",
+    params(("id" = Uuid, Path)), request_body = Retried, responses((status = ACCEPTED, body = RunRow), Problems))]
+async fn retry(Runs(service): Runs, Path(run): Path<Uuid>, Json(how): Json<Retried>) -> Result<Accepted, Problem> {
+    service.retry(run, &how.from, how.redo).await?;
+    accepted(&service, run).await
+}
+
+/// What a fork changes.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Forked {
+    /// The path of the step from which on the new run goes its own way.
+    from: String,
+    /// Input fields that are different.
+    input: Option<Map<String, Value>>,
+    /// The model of all agents.
+    model: Option<String>,
+    /// Make calls again that were made after that step and may be made once only.
+    #[serde(default)]
+    redo: bool,
+}
+
+/// The id of a run.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RunCreated {
+    pub id: Uuid,
+}
+
+/// A new run that shares what this one did before a step.
+#[utoipa::path(post, path = "/runs/{id}/fork", operation_id = "fork_run", tag = "runs", params(("id" = Uuid, Path)),
+    request_body = Forked,
+    responses((status = CREATED, body = RunCreated, headers(("Location" = String, description = "The new run"))), Problems))]
+async fn fork(Runs(service): Runs, Path(run): Path<Uuid>, Json(how): Json<Forked>) -> Result<Response, Problem> {
+    let Forked { from, input, model, redo } = how;
+    let id = service.fork(run, Fork { from, input, model, redo, definition: None }).await?;
+    let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
+    Ok((StatusCode::CREATED, location, Json(RunCreated { id })).into_response())
+}
+
+/// The answer to a question.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Answered {
+    /// The step that asks, or the number of the question; may be left out where only one is open.
+    step: Option<String>,
+    value: Value,
+}
+
+/// Answer a question of a run, an approval included.
+#[utoipa::path(post, path = "/runs/{id}/answer", operation_id = "answer_run", tag = "runs",
+    params(("id" = Uuid, Path)), request_body = Answered, responses((status = ACCEPTED, body = RunRow), Problems))]
+async fn answer(Runs(service): Runs, Path(run): Path<Uuid>, Json(given): Json<Answered>) -> Result<Accepted, Problem> {
+    service.answer(run, given.step.as_deref(), given.value).await?;
+    accepted(&service, run).await
+}
+
+/// Something that a run may wait for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Sent {
+    name: String,
+    #[serde(default)]
+    value: Value,
+}
+
+/// Give a named signal to a run that waits for it, or will.
+#[utoipa::path(post, path = "/runs/{id}/signal", operation_id = "signal_run", tag = "runs",
+    params(("id" = Uuid, Path)), request_body = Sent, responses((status = ACCEPTED, body = RunRow), Problems))]
+async fn signal(Runs(service): Runs, Path(run): Path<Uuid>, Json(sent): Json<Sent>) -> Result<Accepted, Problem> {
+    service.send(run, &sent.name, sent.value).await?;
+    accepted(&service, run).await
+}

@@ -1,0 +1,143 @@
+//! Events of runs as streams.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use relais_engine::RunId;
+use reqwest::Response;
+use serde_json::{Value, json};
+
+use crate::flows::ASKS;
+use crate::setup::Setup;
+
+/// One event as it came over the wire.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    id: String,
+    what: String,
+    data: Value,
+}
+
+/// Reads events from a stream until enough came, or it ends.
+async fn read(response: Response, enough: usize) -> Vec<Told> {
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let (mut stream, mut text, mut told) = (response.bytes_stream(), String::new(), Vec::new());
+    while told.len() < enough {
+        let Some(bytes) = stream.next().await else { break };
+        text.push_str(std::str::from_utf8(&bytes.unwrap()).unwrap());
+        while let Some((block, rest)) = text.split_once("\n\n") {
+            told.extend(parsed(block));
+            text = rest.to_owned();
+        }
+    }
+    told.truncate(enough);
+    told
+}
+
+fn parsed(block: &str) -> Option<Told> {
+    let fields: BTreeMap<&str, &str> = block.lines().filter_map(|line| line.split_once(": ")).collect();
+    let data = serde_json::from_str(fields.get("data")?).unwrap();
+    Some(Told { id: fields["id"].to_owned(), what: fields["event"].to_owned(), data })
+}
+
+async fn open(setup: &Setup, run: RunId, after: Option<&str>) -> Response {
+    let request = setup.client.get(format!("http://{}/api/v1/runs/{run}/events", setup.server.address));
+    let request = if let Some(id) = after { request.header("Last-Event-ID", id) } else { request };
+    request.send().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_comes_back_gets_each_event_once() {
+    let setup = Setup::new().await;
+    let run = setup.begin(ASKS).await;
+    setup.rested(run).await;
+    let first = read(open(&setup, run, None).await, 3).await;
+    setup.post(&format!("/api/v1/runs/{run}/answer"), json!({ "value": true })).await;
+    let all = read(open(&setup, run, None).await, usize::MAX).await;
+    assert_eq!(all[..3], first[..]);
+    let whats: Vec<&str> = all.iter().map(|told| told.what.as_str()).collect();
+    assert_eq!((whats[0], *whats.last().unwrap()), ("run_started", "run_ended"), "{whats:?}");
+    assert!(whats.contains(&"asked") && whats.contains(&"tool_called"), "{whats:?}");
+    // From every place on, what is left is exactly what came behind it.
+    for (place, told) in all.iter().enumerate() {
+        let answer = open(&setup, run, Some(&told.id)).await;
+        if place + 1 == all.len() {
+            assert_eq!(answer.status(), 204);
+        } else {
+            assert_eq!(read(answer, usize::MAX).await, all[place + 1..], "after {}", told.id);
+        }
+    }
+    // What comes over the wire is what the command line shows.
+    let notice: relais_service::narrate::Notice = serde_json::from_value(all[1].data.clone()).unwrap();
+    assert_eq!(format!("{}.{}", notice.seq, notice.nth), all[1].id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_stream_tells_what_happens_and_goes_on_after_an_end_that_was_taken_back() {
+    let setup = Setup::new().await;
+    let run = setup.begin(ASKS).await;
+    setup.rested(run).await;
+    let stream = open(&setup, run, None).await;
+    let reading = tokio::spawn(read(stream, usize::MAX));
+    setup.post(&format!("/api/v1/runs/{run}/cancel"), json!({})).await;
+    let cancelled = reading.await.unwrap();
+    let last = cancelled.last().unwrap();
+    assert_eq!((last.what.as_str(), &last.data["status"]), ("run_ended", &json!("cancelled")));
+    setup.post(&format!("/api/v1/runs/{run}/resume"), json!({})).await;
+    setup.rested(run).await;
+    setup.post(&format!("/api/v1/runs/{run}/answer"), json!({ "value": true })).await;
+    let rest = read(open(&setup, run, Some(&last.id)).await, usize::MAX).await;
+    assert_eq!(rest.last().unwrap().data["status"], "completed");
+    assert!(rest.iter().all(|told| told.what != "run_started"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_watchers_of_a_busy_run_see_the_same() {
+    let setup = Setup::new().await;
+    let items = serde_json::to_string(&(0..400).collect::<Vec<u32>>()).unwrap();
+    let busy = format!(
+        "name: busy\nagents: {{ a: {{ model: script/word.json, instructions: hi }} }}\nsteps:\n\
+         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  do:\n\
+         \x20 - {{ id: say, agent: a, prompt: \"{{{{ item }}}}\" }}\n"
+    );
+    let run = setup.begin(&busy).await;
+    setup.rested(run).await;
+    let mut readers = Vec::new();
+    for _ in 0..100 {
+        readers.push(tokio::spawn(read(open(&setup, run, None).await, usize::MAX)));
+    }
+    setup.post(&format!("/api/v1/runs/{run}/signal"), json!({ "name": "go" })).await;
+    let mut seen = Vec::new();
+    for reader in readers {
+        seen.push(reader.await.unwrap());
+    }
+    // More than is shared among watchers, so those who come now read the journal.
+    let late = read(open(&setup, run, None).await, usize::MAX).await;
+    assert!(late.len() > 1_200, "{}", late.len());
+    assert!(seen.iter().all(|told| *told == late));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_place_in_the_run_is_refused() {
+    let setup = Setup::new().await;
+    let run = setup.begin(ASKS).await;
+    setup.rested(run).await;
+    for (id, status) in [("x", 400), ("1", 400), ("9999.0", 422), ("-1.0", 400)] {
+        assert_eq!(open(&setup, run, Some(id)).await.status(), status, "{id}");
+    }
+    let unknown = open(&setup, RunId::from_u128(7), None).await;
+    assert_eq!(
+        (unknown.status().as_u16(), &unknown.headers()["content-type"]),
+        (404, &"application/problem+json".parse().unwrap())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_ends_its_streams() {
+    let setup = Setup::new().await;
+    let run = setup.begin(ASKS).await;
+    setup.rested(run).await;
+    let reading = tokio::spawn(read(open(&setup, run, None).await, usize::MAX));
+    setup.server.stop().await.unwrap();
+    assert!(!reading.await.unwrap().is_empty());
+}

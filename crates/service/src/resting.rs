@@ -1,0 +1,45 @@
+//! Waiting for a run without working on it: until it has ended, or waits for somebody.
+
+use std::time::Duration;
+
+use relais_engine::{RunId, RunStatus};
+use relais_store::Row;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{Error, Service};
+
+/// How often a run that waits for its child runs is looked at: what happens to a child is not told to its parent's
+/// watchers.
+const CHILD_PAUSE: Duration = Duration::from_millis(250);
+
+impl Service {
+    /// How the run stands when it has ended or waits for somebody, and in any case when the time is up.
+    pub async fn rested(&self, run: RunId, limit: Duration) -> Result<Row, Error> {
+        let until = Instant::now() + limit;
+        // The news are asked for before the first look, so that nothing falls between.
+        let mut news = self.news_of(run);
+        loop {
+            let row = self.row(run).await?;
+            let looks_down = row.summary.awaits.iter().any(|what| what.starts_with("run:"));
+            if Instant::now() >= until || self.rests(&row).await? {
+                return Ok(row);
+            }
+            let pause = if looks_down { until.min(Instant::now() + CHILD_PAUSE) } else { until };
+            // Late or not, the next look tells.
+            let _ = timeout_at(pause, news.next()).await;
+        }
+    }
+
+    async fn rests(&self, row: &Row) -> Result<bool, Error> {
+        let summary = &row.summary;
+        // Whoever has taken it up has read an answer or a signal that the row does not show yet.
+        if row.owner.is_some() {
+            return Ok(false);
+        }
+        if summary.status.is_final() {
+            return Ok(true);
+        }
+        let waits = summary.status == RunStatus::Waiting && summary.awaits.iter().any(|what| what != "time");
+        Ok(waits && self.moving_child(&summary.awaits).await?.is_none())
+    }
+}
