@@ -36,8 +36,10 @@ pub struct At<T> {
     pub revision: u64,
 }
 
-/// Things listed in one go; more are refused or paged.
-pub(crate) const MAX_LISTED: usize = 10_000;
+/// Things read in one go; a list that has more is read page by page.
+const PAGE: usize = 1_000;
+/// A list of more than this is shown in pages, never whole.
+const MAX_LISTED: usize = 10_000;
 
 pub(crate) fn key<T: Kept>(owner: &str, id: &str) -> RecordKey {
     RecordKey { kind: T::KIND.to_owned(), owner: owner.to_owned(), id: id.to_owned() }
@@ -72,7 +74,17 @@ impl Service {
 
     /// The user's things of a kind, by id, those with this label only if one is given.
     pub(crate) async fn list_kept<T: Kept>(&self, label: Option<&str>) -> Result<Vec<At<T>>, Error> {
-        self.page_kept(label, None, MAX_LISTED).await
+        let mut all: Vec<At<T>> = Vec::new();
+        while all.len() < MAX_LISTED {
+            let after = all.last().map(|last| last.it.id());
+            let page = self.page_kept(label, after, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+        Err(Error::Invalid(format!("there are more than {MAX_LISTED} of the kind {}; ask for them in pages", T::WORD)))
     }
 
     /// The same in pages: those after an id.
