@@ -5,13 +5,16 @@
 pub mod access;
 mod agents;
 pub mod config;
+mod decisions;
 mod definitions;
 mod error;
+mod hooks;
 mod kept;
 mod library;
 pub mod narrate;
 pub mod notify;
 mod runs;
+mod scheduler;
 pub mod signature;
 mod simulated;
 pub mod trace;
@@ -28,9 +31,11 @@ use relais_runtime::clock::{Clock, SystemClock};
 use relais_runtime::models;
 use relais_runtime::perform::Performer;
 use relais_store::{Options, SqliteStore, Store};
+use tokio::sync::Notify;
 
 pub use agents::Agent;
 pub use config::Config;
+pub use decisions::Decision;
 pub use definitions::{Checked, Definition, Definitions, Whole};
 pub use error::{Error, Finding};
 pub use kept::At;
@@ -39,7 +44,7 @@ pub use relais_engine::Mode;
 pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
 pub use trace::Trace;
-pub use triggers::{Origin, TriggerRecord};
+pub use triggers::{Origin, Owed, TriggerRecord};
 pub use workflows::{NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written};
 
 /// A handle on everything that one user may do. Another user's things are not there: whatever they are asked for by,
@@ -54,12 +59,14 @@ pub struct Service {
 struct Core {
     definitions: Definitions,
     store: Arc<dyn Store>,
-    /// The same store, for what only a file can do: backup and check.
-    file: Arc<SqliteStore>,
+    /// The same store where it is a file, for what only a file can do: backup and check.
+    file: Option<Arc<SqliteStore>>,
     worker: Arc<Worker>,
     clock: Arc<dyn Clock>,
     /// Runs are left for another process to take up.
     hands_off: bool,
+    /// A trigger was written here, so that the scheduler looks again.
+    triggers_changed: Notify,
 }
 
 impl Service {
@@ -77,16 +84,36 @@ impl Service {
         let home = &config.home;
         make_home(home).map_err(|e| Error::folder(home, &e))?;
         let file = Arc::new(SqliteStore::open(config.database(), Options::default())?);
-        let store: Arc<dyn Store> = file.clone();
+        Service::assemble(config, file.clone(), Some(file), Arc::new(SystemClock), hands_off)
+    }
+
+    /// On any store and with any clock; what only a file can do is refused. Runs are left alone if `hands_off`.
+    pub fn open_on(
+        config: Config,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        hands_off: bool,
+    ) -> Result<Service, Error> {
+        Service::assemble(config, store, None, clock, hands_off)
+    }
+
+    fn assemble(
+        config: Config,
+        store: Arc<dyn Store>,
+        file: Option<Arc<SqliteStore>>,
+        clock: Arc<dyn Clock>,
+        hands_off: bool,
+    ) -> Result<Service, Error> {
         let definitions = Definitions::new(config)?;
         let Definitions { config, models, tools } = &definitions;
         let governors = models::governors(&config.settings);
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
         performer.simulation = Some(Arc::new(simulated::SimulatedTools));
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         let user = config.user.as_str().into();
-        Ok(Service { core: Arc::new(Core { definitions, store, file, worker, clock, hands_off }), user })
+        let triggers_changed = Notify::new();
+        let core = Core { definitions, store, file, worker, clock, hands_off, triggers_changed };
+        Ok(Service { core: Arc::new(core), user })
     }
 
     /// The same for another user.
