@@ -9,7 +9,7 @@ use super::{Moved, decide};
 use crate::kept::At;
 use crate::runs::OWN_KEYS;
 use crate::triggers::Owed;
-use crate::{Error, Fired, Start, TriggerRecord, Workflow};
+use crate::{Error, Fired, Mode, Start, TriggerRecord, Workflow};
 
 /// How often a run is tried whose start the store refused; then the reason is kept and the schedule goes on.
 const MAX_TRIES: u32 = 10;
@@ -58,7 +58,7 @@ impl Moved {
             }
         }
         let At { it: workflow, .. } = service.kept::<Workflow>(&trigger.workflow_uuid.to_string()).await?;
-        let checked = service.startable(&workflow, trigger.branch.as_deref(), None).await?;
+        let checked = service.ready(&workflow, trigger.branch.as_deref(), None, &Mode::default()).await?;
         let what = json!({ "type": trigger.kind, "id": trigger.uuid, "at": format_instant(owed.tick) });
         let start = Start {
             input: trigger.on.input.clone(),
@@ -75,7 +75,8 @@ impl Moved {
 fn is_passing(error: &Error) -> bool {
     match error {
         Error::Busy(_) | Error::Unusable(_) => true,
-        Error::Invalid(_) | Error::NotFound(_) | Error::Conflict(_) | Error::Stale(_) | Error::Forbidden(_) => false,
+        Error::Invalid(_) | Error::Findings(_) | Error::NotFound(_) | Error::Conflict(_) | Error::Stale(_) => false,
+        Error::Forbidden(_) | Error::Unauthorized(_) | Error::TooMany { .. } => false,
     }
 }
 

@@ -6,18 +6,17 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use relais_engine::{Entry, Event, FORMAT, Millis, RunId, RunStatus, Summary};
 use relais_plan::time::parse_instant;
-use relais_plan::{CatchUp, Overlap, Source, Trigger, TriggerOn, schedule};
+use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn, schedule};
 use relais_runtime::clock::Clock;
-use relais_runtime::prepare::plan_key;
 use relais_runtime::settings::Settings;
-use relais_store::{Batch, Document, DocumentKey, Expect, Fault, Filter, MemoryStore, Options, SqliteStore, Store};
+use relais_store::{Batch, Expect, Fault, Filter, MemoryStore, Options, SqliteStore, Store};
 use serde_json::json;
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::decide::{Facts, LATE_MS, MAX_CAUGHT_UP, MAX_QUEUED, decide};
-use crate::kept::{self, At, Kept};
-use crate::{Config, Error, Origin, Service, TriggerRecord, Version, Workflow, WorkflowStatus};
+use crate::kept::{self, At};
+use crate::{Config, Error, NewWorkflow, Origin, Service, TriggerRecord, Workflow, WorkflowStatus, Written};
 
 const NEW_YEAR: &str = "2026-01-01T00:00:00Z";
 const MINUTE: Millis = 60_000;
@@ -139,22 +138,9 @@ fn open(folder: &TempDir, store: &Arc<dyn Store>, clock: &Arc<VirtualClock>) -> 
 }
 
 async fn keep_workflow(service: &Service) -> Workflow {
-    let source = Source { name: "tick.yaml".into(), text: TEXT.into() };
-    let plan = service.core.definitions.check_text(source, &Default::default()).plan.unwrap();
-    let (id, hash, now) = (Uuid::now_v7(), plan.hash(), service.core.clock.now());
-    let body = serde_json::to_value(&plan).unwrap();
-    let plan = Document { key: plan_key(&hash), version: 1, at: now, body };
-    let version = json!({ "definition": TEXT, "format": "native", "plan": hash });
-    serde_json::from_value::<Version>(version.clone()).unwrap();
-    let key = DocumentKey { kind: Workflow::KIND.into(), owner: service.user().into(), name: id.to_string() };
-    let version = Document { key, version: 1, at: now, body: version };
-    let workflow = json!({ "id": id, "name": "tick", "version": 1, "created_at": now, "updated_at": now });
-    let workflow: Workflow = serde_json::from_value(workflow).unwrap();
-    for document in [plan, version] {
-        service.core.store.put_document(document).await.unwrap();
-    }
-    service.change(vec![kept::put(service.user(), &workflow, Expect::Absent).unwrap()]).await.unwrap();
-    workflow
+    let written = Written { text: TEXT.into(), ..Written::default() };
+    let new = NewWorkflow { definition: Some(written), ..NewWorkflow::default() };
+    service.create_workflow(new).await.unwrap().it
 }
 
 fn record(on: TriggerOn, zone: &str, set_at: Millis) -> TriggerRecord {
