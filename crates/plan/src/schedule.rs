@@ -127,6 +127,20 @@ impl Schedule {
         Due { times, has_more }
     }
 
+    /// The last time after `from_ms` up to and with `to_ms`. Halves the span, so that many times cost no more than few.
+    pub fn latest(&self, from_ms: i64, to_ms: i64) -> Option<i64> {
+        let is_within = |after_ms: i64| self.next(after_ms).is_some_and(|time| time <= to_ms);
+        if !is_within(from_ms) {
+            return None;
+        }
+        let (mut within, mut beyond) = (from_ms, to_ms);
+        while beyond.saturating_sub(within) > 1 {
+            let middle = within.midpoint(beyond);
+            if is_within(middle) { within = middle } else { beyond = middle }
+        }
+        self.next(within)
+    }
+
     /// Whether its times can be told; those of `continuous` depend on when runs end.
     pub fn has_clock(&self) -> bool {
         !matches!(self.rule, Rule::AfterRun)
@@ -324,6 +338,23 @@ mod tests {
         }
         assert_eq!(every(0, 1, i64::MAX), None);
         assert_eq!(every(i64::MAX, u64::MAX, i64::MIN), None);
+    }
+
+    #[test]
+    fn the_latest_time_is_found_however_many_there_are() {
+        let now = parse_instant(NOW).unwrap();
+        for on in [
+            TriggerOn::Every { ms: 7 },
+            TriggerOn::Cron("* * * * * *".into()),
+            TriggerOn::Cron("30 2 * * *".into()),
+            TriggerOn::Calendar("weekly@0".into()),
+        ] {
+            let schedule = parsed(on, None).unwrap().unwrap();
+            for span in [0, 1, 6, 7, 999, 1_000, 86_400_000, 7 * 86_400_000 + 5] {
+                let all = schedule.between(now, now + span, usize::MAX - 1).times;
+                assert_eq!(schedule.latest(now, now + span), all.last().copied(), "{} {span}", schedule.describe());
+            }
+        }
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Settings {
     pub smtp: Smtp,
     /// Who can be told how runs ended, by name.
     pub notify: BTreeMap<String, NotifyChannel>,
+    /// The time zone of triggers that name none, by its IANA name; UTC if there is none.
+    pub timezone: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

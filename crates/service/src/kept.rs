@@ -62,6 +62,10 @@ pub(crate) fn read<T: Kept>(record: Record) -> Result<At<T>, Error> {
     Ok(At { it: serde_json::from_value(body).map_err(unread)?, revision })
 }
 
+fn touches_triggers(edit: &Edit) -> bool {
+    matches!(edit, Edit::Put { key, .. } if key.kind == crate::TriggerRecord::KIND)
+}
+
 impl Service {
     /// One of the user's things by its id; the same answer whether there is none or it is another user's.
     pub(crate) async fn kept<T: Kept>(&self, id: &str) -> Result<At<T>, Error> {
@@ -101,6 +105,11 @@ impl Service {
 
     /// All edits or none; answers the revision of each.
     pub(crate) async fn change(&self, edits: Vec<Edit>) -> Result<Vec<u64>, Error> {
-        Ok(self.core.store.change(edits, self.core.clock.now()).await?)
+        let sets_triggers = edits.iter().any(touches_triggers);
+        let revisions = self.core.store.change(edits, self.core.clock.now()).await?;
+        if sets_triggers {
+            self.core.triggers_changed.notify_one();
+        }
+        Ok(revisions)
     }
 }

@@ -6,9 +6,11 @@ pub mod access;
 mod agents;
 mod artifacts;
 pub mod config;
+mod decisions;
 mod definitions;
 mod error;
 mod follow;
+mod hooks;
 mod kept;
 mod library;
 pub mod narrate;
@@ -16,6 +18,7 @@ pub mod notify;
 mod outputs;
 mod resting;
 mod runs;
+mod scheduler;
 pub mod signature;
 mod simulated;
 pub mod trace;
@@ -32,9 +35,11 @@ use relais_runtime::clock::{Clock, SystemClock};
 use relais_runtime::models;
 use relais_runtime::perform::Performer;
 use relais_store::{Options, SqliteStore, Store};
+use tokio::sync::Notify;
 
 pub use agents::Agent;
 pub use config::Config;
+pub use decisions::Decision;
 pub use definitions::{Checked, Definition, Definitions, Whole};
 pub use error::{Error, Finding};
 pub use follow::{Following, Place};
@@ -45,7 +50,7 @@ pub use relais_engine::Mode;
 pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
 pub use trace::Trace;
-pub use triggers::{Origin, TriggerRecord};
+pub use triggers::{Origin, Owed, TriggerRecord};
 pub use workflows::{NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written};
 
 /// A handle on everything that one user may do. Another user's things are not there: whatever they are asked for by,
@@ -60,13 +65,15 @@ pub struct Service {
 struct Core {
     definitions: Definitions,
     store: Arc<dyn Store>,
-    /// The same store, for what only a file can do: backup and check.
-    file: Arc<SqliteStore>,
+    /// The same store where it is a file, for what only a file can do: backup and check.
+    file: Option<Arc<SqliteStore>>,
     worker: Arc<Worker>,
     clock: Arc<dyn Clock>,
     /// Runs are left for another process to take up.
     hands_off: bool,
     follows: Arc<follow::Follows>,
+    /// A trigger was written here, so that the scheduler looks again.
+    triggers_changed: Notify,
 }
 
 impl Service {
@@ -84,17 +91,37 @@ impl Service {
         let home = &config.home;
         make_home(home).map_err(|e| Error::folder(home, &e))?;
         let file = Arc::new(SqliteStore::open(config.database(), Options::default())?);
-        let store: Arc<dyn Store> = file.clone();
+        Service::assemble(config, file.clone(), Some(file), Arc::new(SystemClock), hands_off)
+    }
+
+    /// On any store and with any clock; what only a file can do is refused. Runs are left alone if `hands_off`.
+    pub fn open_on(
+        config: Config,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        hands_off: bool,
+    ) -> Result<Service, Error> {
+        Service::assemble(config, store, None, clock, hands_off)
+    }
+
+    fn assemble(
+        config: Config,
+        store: Arc<dyn Store>,
+        file: Option<Arc<SqliteStore>>,
+        clock: Arc<dyn Clock>,
+        hands_off: bool,
+    ) -> Result<Service, Error> {
         let definitions = Definitions::new(config)?;
         let Definitions { config, models, tools } = &definitions;
         let governors = models::governors(&config.settings);
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
         performer.simulation = Some(Arc::new(simulated::SimulatedTools));
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         let user = config.user.as_str().into();
         let follows = Arc::new(follow::Follows::new());
-        Ok(Service { core: Arc::new(Core { definitions, store, file, worker, clock, hands_off, follows }), user })
+        let triggers_changed = Notify::new();
+        let core = Core { definitions, store, file, worker, clock, hands_off, follows, triggers_changed };
+        Ok(Service { core: Arc::new(core), user })
     }
 
     /// The same for another user.

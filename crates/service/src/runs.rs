@@ -59,6 +59,8 @@ pub struct Waits {
     pub question: Question,
 }
 
+/// How the keys begin under which triggers start runs.
+pub(crate) const OWN_KEYS: &str = "relais:";
 /// Prefixes of run ids shorter than this are refused: they would soon fit several.
 const SHORTEST_PREFIX: usize = 4;
 /// How often a parent looks at child runs that another process works on, or that have just woken it.
@@ -72,6 +74,18 @@ fn children(awaits: &[String]) -> impl Iterator<Item = RunId> + '_ {
 impl Service {
     /// A new run; durable when this returns, going on in the background.
     pub async fn start(&self, checked: &Checked, start: Start) -> Result<RunId, Error> {
+        if start.key.as_ref().is_some_and(|key| key.starts_with(OWN_KEYS)) {
+            return Err(Error::Invalid(format!("keys that begin with `{OWN_KEYS}` are Relais' own; choose another")));
+        }
+        let (run, asked) = self.start_once(checked, start).await?;
+        if run != asked.run {
+            self.must_be_the_same(run, &asked).await?;
+        }
+        Ok(run)
+    }
+
+    /// The same with any key: whoever calls it makes sure that the key stands for one piece of work.
+    pub(crate) async fn start_once(&self, checked: &Checked, start: Start) -> Result<(RunId, Opened), Error> {
         let plan = &checked.plan;
         let input = if start.input.is_null() { Value::Object(Map::new()) } else { start.input };
         if let Some(schema) = &plan.input_schema {
@@ -105,10 +119,7 @@ impl Service {
             true => self.worker().enqueue(opened, start.key).await?,
             false => self.worker().create(opened, start.key).await?,
         };
-        if run != asked.run {
-            self.must_be_the_same(run, &asked).await?;
-        }
-        Ok(run)
+        Ok((run, asked))
     }
 
     /// A key names one piece of work; used for another one it is a mistake.
@@ -139,7 +150,7 @@ impl Service {
     /// A file that was removed under us still takes writes, and nobody will ever find them again.
     fn must_be_kept(&self) -> Result<(), Error> {
         let database = self.config().database();
-        if database.exists() {
+        if self.core.file.is_none() || database.exists() {
             return Ok(());
         }
         let text = "was removed while the run was going; what it did is not kept";

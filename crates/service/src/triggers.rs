@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 
 use relais_engine::{Millis, RunId};
-use relais_plan::Trigger;
-use relais_store::Edit;
+use relais_plan::schedule::{self, Schedule};
+use relais_plan::{Trigger, TriggerOn};
+use relais_store::{Edit, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::kept::{At, Kept};
+use crate::hooks::{self, Hook};
+use crate::kept::{self, At, Kept};
 use crate::{Error, Service, Workflow};
 
 /// One trigger of one workflow, or of one branch of it.
@@ -48,6 +50,25 @@ pub struct TriggerRecord {
     /// Ticks that wait for the run before them.
     #[serde(default)]
     pub queued: VecDeque<Millis>,
+    /// Ticks that are to be started: decided and durable, whoever starts them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owed: Vec<Owed>,
+    /// When the scheduler is to look at it, whatever the next time is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_at: Option<Millis>,
+}
+
+/// A run that is to be started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Owed {
+    pub tick: Millis,
+    pub reason: String,
+    /// The run that it takes the place of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<RunId>,
+    /// How often the store refused it.
+    #[serde(default)]
+    pub tries: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,11 +91,88 @@ impl Kept for TriggerRecord {
     }
 
     fn due_at(&self) -> Option<Millis> {
-        self.next_at
+        self.next_at.into_iter().chain(self.look_at).min()
+    }
+}
+
+impl TriggerRecord {
+    /// A trigger that is set now. What it says must make sense, and a time in words must be to come.
+    pub(crate) fn set(
+        workflow: Uuid,
+        branch: Option<String>,
+        on: Trigger,
+        origin: Origin,
+        (now, timezone): (Millis, &str),
+    ) -> Result<TriggerRecord, Error> {
+        let schedule = schedule::parse(&on, timezone, now).map_err(Error::Invalid)?;
+        let next_at = schedule.as_ref().and_then(|schedule| first_time(schedule, now));
+        let off = (schedule.is_some() && next_at.is_none()).then(|| PAST.to_owned());
+        Ok(TriggerRecord {
+            uuid: Uuid::now_v7(),
+            workflow_uuid: workflow,
+            branch,
+            kind: kind_of(&on.on).to_owned(),
+            origin,
+            filter_rules: on.filter.clone(),
+            on,
+            initial_data_description: String::new(),
+            off,
+            created_at: now,
+            updated_at: now,
+            set_at: now,
+            next_at,
+            last_tick: None,
+            last_run: None,
+            queued: VecDeque::new(),
+            owed: Vec::new(),
+            look_at: None,
+        })
+    }
+
+    fn hook(&self) -> Option<&str> {
+        hook_id(&self.on)
+    }
+}
+
+const PAST: &str = "its time was past when it was set";
+
+/// A continuous one starts when it is set.
+pub(crate) fn first_time(schedule: &Schedule, now: Millis) -> Option<Millis> {
+    if schedule.has_clock() { schedule.next(now) } else { Some(now) }
+}
+
+fn kind_of(on: &TriggerOn) -> &'static str {
+    match on {
+        TriggerOn::Manual => "manual",
+        TriggerOn::At(_) | TriggerOn::Cron(_) | TriggerOn::Every { .. } => "schedule",
+        TriggerOn::Calendar(_) | TriggerOn::Continuous { .. } => "schedule",
+        TriggerOn::Webhook { .. } => "webhook",
+        TriggerOn::Event(_) => "event",
+    }
+}
+
+fn hook_id(trigger: &Trigger) -> Option<&str> {
+    match &trigger.on {
+        TriggerOn::Webhook { id, .. } => Some(id),
+        TriggerOn::Manual | TriggerOn::At(_) | TriggerOn::Cron(_) | TriggerOn::Every { .. } => None,
+        TriggerOn::Calendar(_) | TriggerOn::Continuous { .. } | TriggerOn::Event(_) => None,
+    }
+}
+
+/// Whether both start runs on the same occasions; what they start them with may differ.
+fn same_occasion(one: &Trigger, other: &Trigger) -> bool {
+    match (hook_id(one), hook_id(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.on == other.on && one.timezone == other.timezone,
     }
 }
 
 impl Service {
+    /// The time zone of triggers that name none.
+    pub(crate) fn timezone(&self) -> &str {
+        self.config().settings.timezone.as_deref().unwrap_or(schedule::DEFAULT_TIMEZONE)
+    }
+
     /// What has to be written together with a new version so that its triggers are those that it names: `named` are the
     /// triggers of the main plan (no branch) and of each branch. A trigger that is unchanged keeps its id and its state.
     pub(crate) fn trigger_edits(
@@ -83,7 +181,63 @@ impl Service {
         named: &[(Option<String>, Trigger)],
         present: &[At<TriggerRecord>],
     ) -> Result<Vec<Edit>, Error> {
-        let _ = (workflow, named, present);
-        Ok(Vec::new())
+        let now = (self.core.clock.now(), self.timezone());
+        let mut before: Vec<&At<TriggerRecord>> =
+            present.iter().filter(|at| at.it.origin == Origin::Definition).collect();
+        let (mut changed, mut new) = (Vec::new(), Vec::new());
+        for (branch, trigger) in named {
+            let fits = |at: &&At<TriggerRecord>| at.it.branch == *branch && same_occasion(&at.it.on, trigger);
+            match before.iter().position(fits).map(|index| before.remove(index)) {
+                Some(at) if at.it.on == *trigger => {}
+                Some(at) => changed.push(self.replace_trigger(at, trigger, now.0)?),
+                None => {
+                    let (id, on) = (workflow.id, trigger.clone());
+                    new.push(TriggerRecord::set(id, branch.clone(), on, Origin::Definition, now)?);
+                }
+            }
+        }
+        must_differ(named)?;
+        let mut edits = Vec::new();
+        // What goes makes room first: a hook may move from one branch to another.
+        for at in before {
+            edits.extend(self.remove_trigger_edits(at));
+        }
+        edits.extend(changed);
+        for trigger in new {
+            edits.extend(self.new_trigger_edits(&trigger)?);
+        }
+        Ok(edits)
+    }
+
+    fn replace_trigger(&self, at: &At<TriggerRecord>, on: &Trigger, now: Millis) -> Result<Edit, Error> {
+        let filter_rules = on.filter.clone();
+        let it = TriggerRecord { on: on.clone(), filter_rules, updated_at: now, ..at.it.clone() };
+        kept::put(self.user(), &it, Expect::Revision(at.revision))
+    }
+
+    /// Keeps a new trigger, and its hook if it has one; somebody else's hook of that name is in the way.
+    pub(crate) fn new_trigger_edits(&self, trigger: &TriggerRecord) -> Result<Vec<Edit>, Error> {
+        let mut edits = vec![kept::put(self.user(), trigger, Expect::Absent)?];
+        if let Some(id) = trigger.hook() {
+            let hook = Hook { id: id.to_owned(), owner: self.user().to_owned(), trigger: trigger.uuid };
+            edits.push(kept::put(hooks::NOBODY, &hook, Expect::Absent)?);
+        }
+        Ok(edits)
+    }
+
+    pub(crate) fn remove_trigger_edits(&self, at: &At<TriggerRecord>) -> Vec<Edit> {
+        let hook = at.it.hook().map(|id| kept::remove::<Hook>(hooks::NOBODY, id, Expect::Any));
+        let trigger = kept::remove::<TriggerRecord>(self.user(), &at.it.id(), Expect::Revision(at.revision));
+        [trigger].into_iter().chain(hook).collect()
+    }
+}
+
+/// One address leads to one trigger.
+fn must_differ(named: &[(Option<String>, Trigger)]) -> Result<(), Error> {
+    let mut ids: Vec<&str> = named.iter().filter_map(|(_, trigger)| hook_id(trigger)).collect();
+    ids.sort_unstable();
+    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::Invalid(format!("two triggers have the webhook `{}`; each needs its own", pair[0]))),
+        None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use relais_engine::RunStatus;
-use relais_store::{Prune, Pruned};
+use relais_store::{Prune, Pruned, SqliteStore};
 
 use crate::{Error, Service};
 
@@ -52,13 +52,18 @@ impl Service {
         Ok(())
     }
 
+    fn file(&self) -> Result<&SqliteStore, Error> {
+        let file = self.core.file.as_deref();
+        file.ok_or_else(|| Error::Unusable("this database is no file that could be copied or checked".into()))
+    }
+
     /// A copy of the database, made while it is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), Error> {
-        Ok(self.core.file.backup(to).await?)
+        Ok(self.file()?.backup(to).await?)
     }
 
     /// What is wrong with the database; nothing if all is well.
     pub async fn check_database(&self) -> Result<Vec<String>, Error> {
-        Ok(self.core.file.check().await?)
+        Ok(self.file()?.check().await?)
     }
 }

@@ -19,7 +19,7 @@ use crate::definitions::{MAX_FILE_BYTES, MCP_PREFIX};
 use crate::kept::Kept;
 use crate::library::{self, Library};
 use crate::workflows::{Version, Workflow, WorkflowStatus};
-use crate::{At, Checked, Error, Finding, Service, Start, TriggerRecord, Whole};
+use crate::{At, Checked, Error, Finding, Mode, Service, Start, TriggerRecord, Whole};
 
 /// How long the MCP servers of a definition may take to tell their tools while somebody waits for it to be saved.
 const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -270,12 +270,24 @@ impl Service {
         start: Start,
     ) -> Result<RunId, Error> {
         let At { it: workflow, .. } = self.find_workflow(text).await?;
-        let mut checked = self.startable(&workflow, branch, version).await?;
-        if !start.mode.simulate {
-            self.core.definitions.check_models(&checked.plan, start.mode.model.as_deref())?;
-            self.check_drift(&workflow, &mut checked).await?;
-        }
+        let checked = self.ready(&workflow, branch, version, &start.mode).await?;
         self.start(&checked, start).await
+    }
+
+    /// The same as `startable`, and what it needs of the world is there: keys of models, and tools.
+    pub(crate) async fn ready(
+        &self,
+        workflow: &Workflow,
+        branch: Option<&str>,
+        version: Option<u64>,
+        mode: &Mode,
+    ) -> Result<Checked, Error> {
+        let mut checked = self.startable(workflow, branch, version).await?;
+        if !mode.simulate {
+            self.core.definitions.check_models(&checked.plan, mode.model.as_deref())?;
+            self.check_drift(workflow, &mut checked).await?;
+        }
+        Ok(checked)
     }
 
     /// The tools must be there, and are compared with those of the time when the version was made.

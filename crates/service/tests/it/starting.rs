@@ -41,4 +41,6 @@ async fn a_key_stands_for_one_piece_of_work() {
     assert_eq!(first, again);
     let other = setup.service.start(&greet, start(json!({ "name": "Bob" }), Some("k"))).await.unwrap_err();
     assert!(other.to_string().contains("another definition or input"), "{other}");
+    let own = setup.service.start(&greet, start(json!({}), Some("relais:tick:x:1"))).await.unwrap_err();
+    assert!(own.to_string().contains("choose another"), "{own}");
 }

@@ -1,0 +1,93 @@
+//! Why a run was started, or was not: one record for each decision about a trigger, the newest of them kept.
+
+use relais_engine::{Millis, RunId};
+use relais_store::{Edit, Expect, Find};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::kept::{self, Kept};
+use crate::{Error, Service};
+
+/// Decisions that are shown of one trigger; older ones go.
+pub(crate) const KEPT: usize = 100;
+/// Looking for old ones with every decision would cost more than the decision: on average one in so many does.
+const LOOKS_ONE_IN: u8 = 16;
+/// Old ones removed in one go.
+const REMOVED_AT_ONCE: usize = 1_000;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// In the order of time.
+    pub id: Uuid,
+    pub trigger: Uuid,
+    pub at: Millis,
+    /// The time of the schedule that was decided on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tick: Option<Millis>,
+    pub starts: bool,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+}
+
+impl Kept for Decision {
+    const KIND: &'static str = "decision";
+    const WORD: &'static str = "decision";
+
+    fn id(&self) -> String {
+        self.id.to_string()
+    }
+
+    fn label(&self) -> String {
+        self.trigger.to_string()
+    }
+}
+
+/// An id that is sorted by time, and by `order` among those of one millisecond.
+pub(crate) fn ordered_id(at: Millis, order: usize) -> Uuid {
+    let mut chance = [0; 10];
+    chance.copy_from_slice(&Uuid::new_v4().as_bytes()[6..]);
+    let order = u16::try_from(order).unwrap_or(u16::MAX).to_be_bytes();
+    chance[..2].copy_from_slice(&order);
+    uuid::Builder::from_unix_timestamp_millis(at.max(0).cast_unsigned(), &chance).into_uuid()
+}
+
+impl Service {
+    /// What keeps a decision, and now and then lets the old ones of its trigger go.
+    pub(crate) async fn decision_edits(&self, decision: &Decision) -> Result<Vec<Edit>, Error> {
+        let mut edits = vec![kept::put(self.user(), decision, Expect::Any)?];
+        if decision.id.as_bytes()[15].is_multiple_of(LOOKS_ONE_IN) {
+            edits.extend(self.old_decisions(decision.trigger).await?);
+        }
+        Ok(edits)
+    }
+
+    async fn old_decisions(&self, trigger: Uuid) -> Result<Vec<Edit>, Error> {
+        let (owner, label) = (Some(self.user().to_owned()), Some(trigger.to_string()));
+        let kind = Decision::KIND.to_owned();
+        let find = Find { kind, owner, label, newest_first: true, limit: REMOVED_AT_ONCE, ..Find::default() };
+        let found = self.core.store.records(find).await?;
+        Ok(found.into_iter().skip(KEPT).map(|old| Edit::Remove { key: old.key, expect: Expect::Any }).collect())
+    }
+
+    /// What was decided about a trigger lately, the newest first.
+    pub async fn decisions(&self, trigger: Uuid) -> Result<Vec<Decision>, Error> {
+        let (owner, label) = (Some(self.user().to_owned()), Some(trigger.to_string()));
+        let kind = Decision::KIND.to_owned();
+        let find = Find { kind, owner, label, newest_first: true, limit: KEPT, ..Find::default() };
+        let found = self.core.store.records(find).await?;
+        found.into_iter().map(|record| Ok(kept::read::<Decision>(record)?.it)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_in_the_order_of_time_and_of_making() {
+        let ids: Vec<Uuid> = (0..50).flat_map(|at| (0..50).map(move |order| ordered_id(at, order))).collect();
+        assert!(ids.is_sorted());
+        assert_eq!(ids[0].get_version_num(), 7);
+    }
+}

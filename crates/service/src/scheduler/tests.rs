@@ -1,0 +1,558 @@
+//! Schedules in virtual time: a year with its changes of the clock, downtime, crashes at every call, several servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use relais_engine::{Entry, Event, FORMAT, Millis, RunId, RunStatus, Summary};
+use relais_plan::time::parse_instant;
+use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn, schedule};
+use relais_runtime::clock::Clock;
+use relais_runtime::settings::Settings;
+use relais_store::{Batch, Expect, Fault, Filter, MemoryStore, Options, SqliteStore, Store};
+use serde_json::json;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::decide::{Facts, LATE_MS, MAX_CAUGHT_UP, MAX_QUEUED, decide};
+use crate::kept::{self, At};
+use crate::{Config, Error, NewWorkflow, Origin, Service, TriggerRecord, Workflow, WorkflowStatus, Written};
+
+const NEW_YEAR: &str = "2026-01-01T00:00:00Z";
+const MINUTE: Millis = 60_000;
+const DAY: Millis = 24 * 60 * MINUTE;
+const TEXT: &str = "name: tick\ninput: { name?: string }\nsteps:\n  - { id: say, set: { word: hello } }\n";
+
+struct VirtualClock(AtomicI64);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Millis {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl VirtualClock {
+    fn set(&self, now: Millis) {
+        self.0.store(now, Ordering::SeqCst);
+    }
+
+    fn add(&self, ms: Millis) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+/// A service whose runs are left alone, with one workflow.
+struct World {
+    service: Service,
+    store: Arc<dyn Store>,
+    clock: Arc<VirtualClock>,
+    workflow: Workflow,
+    folder: TempDir,
+}
+
+impl World {
+    async fn new() -> World {
+        World::on(Arc::new(MemoryStore::new())).await
+    }
+
+    async fn on(store: Arc<dyn Store>) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(VirtualClock(AtomicI64::new(parse_instant(NEW_YEAR).unwrap())));
+        let service = open(&folder, &store, &clock);
+        let workflow = keep_workflow(&service).await;
+        World { service, store, clock, workflow, folder }
+    }
+
+    /// Another process, or this one after it was killed.
+    fn another(&self) -> Service {
+        open(&self.folder, &self.store, &self.clock)
+    }
+
+    async fn add(&self, on: TriggerOn, set: impl FnOnce(&mut Trigger)) -> Uuid {
+        let mut trigger = Trigger::new(on);
+        set(&mut trigger);
+        let now = (self.clock.now(), "UTC");
+        let record = TriggerRecord::set(self.workflow.id, None, trigger, Origin::Call, now).unwrap();
+        self.service.change(self.service.new_trigger_edits(&record).unwrap()).await.unwrap();
+        record.uuid
+    }
+
+    async fn trigger(&self, id: Uuid) -> TriggerRecord {
+        self.service.kept::<TriggerRecord>(&id.to_string()).await.unwrap().it
+    }
+
+    async fn set_status(&self, status: WorkflowStatus) {
+        let workflow = Workflow { status, ..self.workflow.clone() };
+        self.service.change(vec![kept::put("somebody", &workflow, Expect::Any).unwrap()]).await.unwrap();
+    }
+
+    /// Ends every run that is going, and tells the scheduler as the feed does.
+    async fn end_runs(&self, status: RunStatus) {
+        let going = vec![RunStatus::Pending, RunStatus::Running];
+        let filter = Filter { status: going, limit: 1_000, ..Filter::default() };
+        for row in self.store.list(filter).await.unwrap().rows {
+            let (now, run) = (self.clock.now(), row.summary.run);
+            let entry = Entry { seq: row.seq + 1, at: now, version: FORMAT, events: Vec::new() };
+            let summary = Summary { status, ended_at: Some(now), ..row.summary.clone() };
+            let batch = Batch { run, entry: entry.into(), summary: Some(summary), release: false, blobs: Vec::new() };
+            self.store.append(batch).await.unwrap();
+            let edits = self.service.after_end_edits(&row).await.unwrap();
+            self.service.change(edits).await.unwrap();
+        }
+    }
+
+    /// The ticks that runs were started for, by trigger, in order; one that was started twice is there twice.
+    async fn fired(&self) -> BTreeMap<Uuid, Vec<Millis>> {
+        let mut fired: BTreeMap<Uuid, Vec<Millis>> = BTreeMap::new();
+        let mut filter = Filter { limit: 1_000, ..Filter::default() };
+        loop {
+            let page = self.store.list(filter.clone()).await.unwrap();
+            for row in &page.rows {
+                let (trigger, tick) = self.tick_of(row.summary.run).await;
+                fired.entry(trigger).or_default().push(tick);
+            }
+            filter.cursor = page.cursor;
+            if filter.cursor.is_none() {
+                fired.values_mut().for_each(|ticks| ticks.sort_unstable());
+                return fired;
+            }
+        }
+    }
+
+    async fn tick_of(&self, run: RunId) -> (Uuid, Millis) {
+        let entries = self.store.load(run, 0).await.unwrap();
+        let Event::Opened(opened) = &entries[0].events[0] else { panic!("{entries:?}") };
+        let at = opened.trigger["at"].as_str().unwrap();
+        (opened.target.trigger.as_ref().unwrap().parse().unwrap(), parse_instant(at).unwrap())
+    }
+
+    async fn reasons(&self, id: Uuid) -> Vec<String> {
+        self.service.decisions(id).await.unwrap().into_iter().map(|decision| decision.reason).collect()
+    }
+}
+
+fn open(folder: &TempDir, store: &Arc<dyn Store>, clock: &Arc<VirtualClock>) -> Service {
+    let (home, user) = (folder.path().join("home"), "somebody".to_owned());
+    let config = Config { home, folder: folder.path().to_owned(), settings: Settings::default(), read: vec![], user };
+    Service::open_on(config, store.clone(), clock.clone(), true).unwrap()
+}
+
+async fn keep_workflow(service: &Service) -> Workflow {
+    let written = Written { text: TEXT.into(), ..Written::default() };
+    let new = NewWorkflow { definition: Some(written), ..NewWorkflow::default() };
+    service.create_workflow(new).await.unwrap().it
+}
+
+fn record(on: TriggerOn, zone: &str, set_at: Millis) -> TriggerRecord {
+    let trigger = Trigger { timezone: Some(zone.to_owned()), ..Trigger::new(on) };
+    TriggerRecord::set(Uuid::nil(), None, trigger, Origin::Call, (set_at, "UTC")).unwrap()
+}
+
+fn cron(text: &str) -> TriggerOn {
+    TriggerOn::Cron(text.to_owned())
+}
+
+// keeps D-08
+#[test]
+fn a_year_of_every_zone_fires_each_time_once() {
+    let start = parse_instant(NEW_YEAR).unwrap();
+    let end = start + 366 * DAY;
+    for zone in ["UTC", "Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca"] {
+        for on in [
+            cron("30 2 * * *"),
+            cron("15 1,2,3 * * *"),
+            TriggerOn::Calendar("weekly@0@02:15".into()),
+            TriggerOn::Calendar("daily@00:00".into()),
+            TriggerOn::Every { ms: 7 * 3_600_000 },
+        ] {
+            let mut trigger = record(on, zone, start);
+            let schedule = schedule::parse(&trigger.on, "UTC", start).unwrap().unwrap();
+            let mut fired = Vec::new();
+            while let Some(now) = trigger.next_at.filter(|at| *at <= end) {
+                let decided = decide(&trigger, &schedule, now, &Facts::default());
+                assert!(decided.declined.is_empty(), "{decided:?}");
+                fired.extend(decided.start.iter().map(|owed| owed.tick));
+                trigger.next_at = decided.next_at;
+            }
+            assert_eq!(fired, schedule.between(start, end, 10_000).times, "{} {zone}", schedule.describe());
+        }
+    }
+}
+
+/// A trigger of every minute that nobody looked at for so many of them: how many start, are declined, are queued.
+fn check(
+    (catch_up, overlap): (CatchUp, Overlap),
+    missed: Millis,
+    late_ms: Millis,
+    going: bool,
+    expected: (usize, usize, usize),
+) {
+    let start = parse_instant(NEW_YEAR).unwrap();
+    let mut trigger = record(TriggerOn::Every { ms: MINUTE as u64 }, "UTC", start);
+    (trigger.on.catch_up, trigger.on.overlap) = (catch_up, overlap);
+    let schedule = schedule::parse(&trigger.on, "UTC", start).unwrap().unwrap();
+    let now = start + missed * MINUTE + late_ms;
+    let facts = Facts { going: going.then(Uuid::now_v7), ..Facts::default() };
+    let decided = decide(&trigger, &schedule, now, &facts);
+    let found = (decided.start.len(), decided.declined.len(), decided.queued.len());
+    assert_eq!(found, expected, "{catch_up:?} {overlap:?} {missed} {late_ms} {going}: {decided:?}");
+    assert_eq!(decided.next_at, schedule.next(now));
+    let last = decided.start.last().map(|owed| owed.tick);
+    if last.is_some() && catch_up != CatchUp::All {
+        assert_eq!(last, Some(start + missed * MINUTE), "the last time is the one that counts");
+    }
+}
+
+#[test]
+fn what_was_missed_is_caught_up_as_the_trigger_says() {
+    use CatchUp::{All, None, One};
+    use Overlap::{Allow, CancelRunning, Queue, Skip};
+    let hour = 60 * MINUTE;
+    for (how, missed, late_ms, going, expected) in [
+        // On time.
+        ((One, Skip), 1, 0, false, (1, 0, 0)),
+        ((None, Skip), 1, 0, false, (1, 0, 0)),
+        ((All, Skip), 1, 5, false, (1, 0, 0)),
+        // While another run is going.
+        ((One, Skip), 1, 0, true, (0, 1, 0)),
+        ((One, Queue), 1, 0, true, (0, 0, 1)),
+        ((One, Allow), 1, 0, true, (1, 0, 0)),
+        ((One, CancelRunning), 1, 0, true, (1, 0, 0)),
+        // After an hour of downtime.
+        ((One, Skip), 60, 0, false, (1, 1, 0)),
+        ((None, Skip), 60, 0, false, (1, 1, 0)),
+        ((All, Allow), 60, 0, false, (60, 0, 0)),
+        ((All, Skip), 60, 0, false, (1, 59, 0)),
+        ((All, Queue), 60, 0, false, (1, 0, 59)),
+        ((All, CancelRunning), 60, 0, true, (1, 59, 0)),
+        // After a year: bounded, and told.
+        ((One, Skip), 366 * 24 * 60, 0, false, (1, 1, 0)),
+        ((All, Allow), 366 * 24 * 60, 0, false, (MAX_CAUGHT_UP, 1, 0)),
+        ((All, Queue), 366 * 24 * 60, 0, true, (0, 1, MAX_QUEUED)),
+    ] {
+        check(how, missed, late_ms, going, expected);
+    }
+    // One that comes seldom, found late.
+    let start = parse_instant(NEW_YEAR).unwrap();
+    for (catch_up, late_ms, starts) in [(One, hour, 1), (None, LATE_MS, 1), (None, LATE_MS + 1, 0), (None, hour, 0)] {
+        let mut trigger = record(cron("0 9 * * *"), "UTC", start);
+        trigger.on.catch_up = catch_up;
+        let schedule = schedule::parse(&trigger.on, "UTC", start).unwrap().unwrap();
+        let decided = decide(&trigger, &schedule, start + 9 * hour + late_ms, &Facts::default());
+        assert_eq!((decided.start.len(), decided.declined.len()), (starts, 1 - starts), "{catch_up:?} {late_ms}");
+    }
+}
+
+// keeps A-20
+#[tokio::test]
+async fn a_year_in_the_store_fires_each_time_once_and_says_so() {
+    let world = World::new().await;
+    let start = world.clock.now();
+    let end = start + 366 * DAY;
+    let mut expected = BTreeMap::new();
+    for zone in ["Europe/Paris", "America/New_York"] {
+        let on = TriggerOn::Calendar("weekly@0,3@02:30".into());
+        let id = world.add(on, |trigger| trigger.timezone = Some(zone.into())).await;
+        let schedule = schedule::parse(&world.trigger(id).await.on, "UTC", start).unwrap().unwrap();
+        expected.insert(id, schedule.between(start, end, 1_000).times);
+    }
+    while let Some(next) = world.service.fire_due().await.unwrap().filter(|next| *next <= end) {
+        world.clock.set(next);
+        world.service.fire_due().await.unwrap();
+        // A recurrence goes on whatever becomes of its runs.
+        world.end_runs(RunStatus::Failed).await;
+    }
+    assert_eq!(world.fired().await, expected);
+    for (id, ticks) in expected {
+        let decisions = world.service.decisions(id).await.unwrap();
+        let told: Vec<_> = decisions.iter().rev().map(|d| (d.tick, d.starts, d.run.is_some())).collect();
+        let last: Vec<_> = ticks[ticks.len() - told.len()..].iter().map(|tick| (Some(*tick), true, true)).collect();
+        assert_eq!(told, last);
+    }
+}
+
+/// Fails every call from one on, as if the process had been killed there.
+struct Power {
+    calls: AtomicU64,
+    cut_at: AtomicU64,
+}
+
+impl Power {
+    fn fault(&self, is_after: bool) -> Option<Fault> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        let gone = || relais_store::Error::Busy("the power is gone".into());
+        match call.cmp(&self.cut_at.load(Ordering::SeqCst)) {
+            std::cmp::Ordering::Less => None,
+            std::cmp::Ordering::Equal if is_after => Some(Fault::After(gone())),
+            std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => Some(Fault::Before(gone())),
+        }
+    }
+}
+
+/// Four minutes of three triggers; the process is killed at one call of the store, and another takes its place at once or
+/// a minute later. Says whether there were so many calls.
+async fn check_cut(nth: u64, is_after: bool, at_once: bool) -> bool {
+    let power = Arc::new(Power { calls: AtomicU64::new(0), cut_at: AtomicU64::new(u64::MAX) });
+    let faults = power.clone();
+    let mut world = World::on(Arc::new(MemoryStore::with_faults(move |_, _| faults.fault(is_after)))).await;
+    let start = world.clock.now();
+    let mut expected = BTreeMap::new();
+    for (ms, overlap) in [(60_000, Overlap::Allow), (60_000, Overlap::Queue), (120_000, Overlap::Allow)] {
+        let id = world.add(TriggerOn::Every { ms }, |t| (t.overlap, t.catch_up) = (overlap, CatchUp::All)).await;
+        let schedule = schedule::parse(&world.trigger(id).await.on, "UTC", start).unwrap().unwrap();
+        expected.insert(id, schedule.between(start, start + 4 * MINUTE, 100).times);
+    }
+    power.cut_at.store(power.calls.load(Ordering::SeqCst) + nth, Ordering::SeqCst);
+    let mut was_cut = false;
+    for _ in 0..4 {
+        world.clock.add(MINUTE);
+        if world.service.fire_due().await.is_err() {
+            was_cut = true;
+            power.cut_at.store(u64::MAX, Ordering::SeqCst);
+            world.service = world.another();
+            if at_once {
+                world.service.fire_due().await.unwrap();
+            }
+        }
+    }
+    power.cut_at.store(u64::MAX, Ordering::SeqCst);
+    for _ in 0..5 {
+        world.service.fire_due().await.unwrap();
+        world.end_runs(RunStatus::Completed).await;
+    }
+    assert_eq!(world.fired().await, expected, "cut at call {nth}, after it: {is_after}, again at once: {at_once}");
+    was_cut
+}
+
+#[tokio::test]
+async fn no_tick_is_lost_or_doubled_wherever_the_process_is_killed() {
+    for (is_after, at_once) in [(false, true), (true, false)] {
+        let mut nth = 0;
+        while check_cut(nth, is_after, at_once).await {
+            nth += 1;
+        }
+        assert!(nth > 40, "there were {nth} calls only");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_servers_start_each_tick_once() {
+    let world = World::new().await;
+    let (start, others) = (world.clock.now(), [world.another(), world.another()]);
+    for _ in 0..10 {
+        world.add(TriggerOn::Every { ms: MINUTE as u64 }, |t| t.overlap = Overlap::Allow).await;
+    }
+    for _ in 0..10 {
+        world.clock.add(MINUTE);
+        let (a, b, c) = tokio::join!(
+            tokio::spawn(fire_until_done(world.service.clone())),
+            tokio::spawn(fire_until_done(others[0].clone())),
+            tokio::spawn(fire_until_done(others[1].clone())),
+        );
+        assert!([a, b, c].into_iter().all(|fired| fired.is_ok()));
+    }
+    let ticks: Vec<Millis> = (1..=10).map(|n| start + n * MINUTE).collect();
+    let fired = world.fired().await;
+    assert_eq!(fired.len(), 10);
+    assert!(fired.values().all(|found| *found == ticks), "{fired:?}");
+}
+
+async fn fire_until_done(service: Service) {
+    let now = service.core.clock.now();
+    while service.fire_due().await.unwrap().is_some_and(|next| next <= now) {}
+}
+
+// keeps D-09, D-10
+#[tokio::test]
+async fn a_continuous_trigger_goes_on_after_each_run_and_never_beside_one() {
+    let world = World::new().await;
+    let start = world.clock.now();
+    let id = world.add(TriggerOn::Continuous { delay_ms: 5_000 }, |_| {}).await;
+    let mut expected = vec![start];
+    for status in [RunStatus::Completed, RunStatus::Failed, RunStatus::Cancelled] {
+        world.service.fire_due().await.unwrap();
+        // While it is going, nothing starts, however long that takes.
+        for _ in 0..3 {
+            world.clock.add(10 * MINUTE);
+            world.service.fire_due().await.unwrap();
+            assert_eq!(world.fired().await[&id], expected);
+        }
+        world.end_runs(status).await;
+        let ready = world.clock.now() + 5_000;
+        assert_eq!(world.service.fire_due().await.unwrap(), Some(ready));
+        assert_eq!(world.fired().await[&id], expected, "not before the delay is over");
+        world.clock.set(ready);
+        world.service.fire_due().await.unwrap();
+        expected.push(ready);
+        assert_eq!(world.fired().await[&id], expected);
+    }
+}
+
+#[tokio::test]
+async fn a_continuous_trigger_finds_out_by_itself_that_its_run_has_ended() {
+    let world = World::new().await;
+    let id = world.add(TriggerOn::Continuous { delay_ms: 1_000 }, |_| {}).await;
+    world.service.fire_due().await.unwrap();
+    let trigger = world.trigger(id).await;
+    world.end_runs(RunStatus::Completed).await;
+    // As if nobody had told.
+    world.service.change(vec![kept::put("somebody", &trigger, Expect::Any).unwrap()]).await.unwrap();
+    let start = world.clock.now();
+    while world.fired().await[&id].len() < 2 {
+        world.clock.set(world.service.fire_due().await.unwrap().unwrap());
+        assert!(world.clock.now() < start + 10_000, "it is found within seconds");
+    }
+}
+
+#[tokio::test]
+async fn queued_ticks_start_one_after_the_other() {
+    let world = World::new().await;
+    let start = world.clock.now();
+    let id = world.add(TriggerOn::Every { ms: MINUTE as u64 }, |t| t.overlap = Overlap::Queue).await;
+    for _ in 0..3 {
+        world.clock.add(MINUTE);
+        world.service.fire_due().await.unwrap();
+    }
+    for started in 1..=3 {
+        let ticks: Vec<Millis> = (1..=started).map(|n| start + n * MINUTE).collect();
+        assert_eq!(world.fired().await[&id], ticks);
+        world.end_runs(RunStatus::Failed).await;
+        world.service.fire_due().await.unwrap();
+    }
+    assert!(world.trigger(id).await.queued.is_empty());
+}
+
+#[tokio::test]
+async fn cancel_running_takes_the_place_of_the_run_before() {
+    let world = World::new().await;
+    let id = world.add(TriggerOn::Every { ms: MINUTE as u64 }, |t| t.overlap = Overlap::CancelRunning).await;
+    world.clock.add(MINUTE);
+    world.service.fire_due().await.unwrap();
+    let first = world.trigger(id).await.last_run.unwrap();
+    world.clock.add(MINUTE);
+    world.service.fire_due().await.unwrap();
+    let last = world.store.load(first, 1).await.unwrap();
+    assert!(format!("{last:?}").contains("Cancel"), "{last:?}");
+    assert_ne!(world.trigger(id).await.last_run, Some(first));
+}
+
+/// A trigger of every minute in a world that was changed; what its one decision says.
+async fn check_reason(world: World, change: impl FnOnce(&mut Trigger), expected: &str) {
+    let id = world.add(TriggerOn::Every { ms: MINUTE as u64 }, change).await;
+    world.clock.add(MINUTE);
+    let next = world.service.fire_due().await.unwrap();
+    assert_eq!(next, Some(world.clock.now() + MINUTE), "it goes on");
+    assert!(world.fired().await.is_empty());
+    let reasons = world.reasons(id).await;
+    assert!(reasons.len() == 1 && reasons[0].contains(expected), "{reasons:?}");
+}
+
+#[tokio::test]
+async fn what_does_not_start_says_why_and_goes_on() {
+    for (status, expected) in
+        [(WorkflowStatus::Paused, "the workflow is paused"), (WorkflowStatus::Archived, "the workflow is archived")]
+    {
+        let world = World::new().await;
+        world.set_status(status).await;
+        check_reason(world, |_| {}, expected).await;
+    }
+    check_reason(World::new().await, |t| t.input = json!({ "nmae": "x" }), "did you mean `name`?").await;
+    let mut world = World::new().await;
+    world.workflow.version = 7;
+    world.set_status(WorkflowStatus::Active).await;
+    check_reason(world, |_| {}, "has no version 7").await;
+}
+
+#[tokio::test]
+async fn a_trigger_without_its_workflow_is_put_aside() {
+    let world = World::new().await;
+    let id = world.add(TriggerOn::Every { ms: MINUTE as u64 }, |_| {}).await;
+    let gone = kept::remove::<Workflow>("somebody", &world.workflow.id.to_string(), Expect::Any);
+    world.service.change(vec![gone]).await.unwrap();
+    world.clock.add(MINUTE);
+    assert_eq!(world.service.fire_due().await.unwrap(), None);
+    assert_eq!(world.trigger(id).await.off.as_deref(), Some("its workflow is gone"));
+}
+
+#[tokio::test]
+async fn a_time_fires_once_and_a_past_one_never() {
+    let world = World::new().await;
+    let past = world.add(TriggerOn::At("2025-01-01T00:00:00Z".into()), |_| {}).await;
+    let once = world.add(TriggerOn::At("in 20 minutes".into()), |_| {}).await;
+    let at = world.clock.now() + 20 * MINUTE;
+    assert_eq!(world.service.fire_due().await.unwrap(), Some(at));
+    world.clock.set(at + 3 * DAY);
+    assert_eq!(world.service.fire_due().await.unwrap(), None);
+    assert_eq!(world.fired().await, BTreeMap::from([(once, vec![at])]));
+    assert_eq!(world.trigger(past).await.off.as_deref(), Some("its time was past when it was set"));
+}
+
+#[tokio::test]
+async fn decisions_are_bounded() {
+    let world = World::new().await;
+    let id = world.add(TriggerOn::Every { ms: 1_000 }, |t| t.overlap = Overlap::Skip).await;
+    for _ in 0..600 {
+        world.clock.add(1_000);
+        world.service.fire_due().await.unwrap();
+    }
+    assert_eq!(world.reasons(id).await.len(), crate::decisions::KEPT);
+    let find = relais_store::Find { kind: "decision".into(), limit: 1_000, ..Default::default() };
+    let kept = world.store.records(find).await.unwrap().len();
+    assert!(kept < 400, "{kept} are kept");
+}
+
+// keeps A-27
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_that_are_due_at_once_are_started_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(folder.path().join("a.db"), Options::default()).unwrap());
+    let world = World::on(store).await;
+    let now = (world.clock.now(), "UTC");
+    let record = |ms: u64| {
+        let trigger = Trigger::new(TriggerOn::Every { ms });
+        TriggerRecord::set(world.workflow.id, None, trigger, Origin::Call, now).unwrap()
+    };
+    // Those that are not due cost nothing.
+    for ms in [MINUTE as u64, DAY as u64] {
+        let edits = (0..1_000).flat_map(|_| world.service.new_trigger_edits(&record(ms)).unwrap());
+        world.service.change(edits.collect()).await.unwrap();
+    }
+    world.clock.add(MINUTE);
+    assert_eq!(world.service.fire_due().await.unwrap(), Some(world.clock.now() + MINUTE));
+    let fired = world.fired().await;
+    assert!(fired.len() == 1_000 && fired.values().all(|ticks| ticks.len() == 1));
+}
+
+/// The triggers of a version become those of the next: how many edits that takes, and which ids stay.
+#[tokio::test]
+async fn unchanged_triggers_keep_their_state() {
+    let world = World::new().await;
+    let service = &world.service;
+    let hook = |secret: Option<&str>| TriggerOn::Webhook { id: "orders".into(), secret: secret.map(str::to_owned) };
+    let named = |on: Vec<(Option<&str>, TriggerOn)>| -> Vec<(Option<String>, Trigger)> {
+        on.into_iter().map(|(branch, on)| (branch.map(str::to_owned), Trigger::new(on))).collect()
+    };
+    let every = TriggerOn::Every { ms: 60_000 };
+    let first = named(vec![(None, every.clone()), (Some("side"), every.clone()), (None, hook(None))]);
+    let mut ids: Vec<Vec<Uuid>> = Vec::new();
+    for (named, edits) in [
+        (first.clone(), 4),
+        (first, 0),
+        // A secret is changed: the same trigger.
+        (named(vec![(None, every.clone()), (Some("side"), every.clone()), (None, hook(Some("s")))]), 1),
+        // The hook moves to the branch, and the branch's own trigger goes.
+        (named(vec![(None, every), (Some("side"), hook(Some("s")))]), 5),
+    ] {
+        let present = service.list_kept::<TriggerRecord>(Some(&world.workflow.id.to_string())).await.unwrap();
+        let found = service.trigger_edits(&world.workflow, &named, &present).unwrap();
+        assert_eq!(found.len(), edits, "{found:?}");
+        service.change(found).await.unwrap();
+        let now = service.list_kept::<TriggerRecord>(None).await.unwrap();
+        ids.push(now.iter().map(|At { it, .. }| it.uuid).collect());
+    }
+    assert_eq!((&ids[0], &ids[0]), (&ids[1], &ids[2]));
+    assert_eq!((ids[3].len(), ids[3][0]), (2, ids[0][0]));
+    let twice = named(vec![(None, hook(None)), (Some("side"), hook(None))]);
+    let refused = service.trigger_edits(&world.workflow, &twice, &[]).unwrap_err();
+    assert!(matches!(&refused, Error::Invalid(text) if text.contains("two triggers have the webhook `orders`")));
+}
