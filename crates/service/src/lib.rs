@@ -18,6 +18,7 @@ mod resting;
 mod runs;
 pub mod signature;
 mod simulated;
+mod tokens;
 pub mod trace;
 mod triggers;
 mod upkeep;
@@ -44,6 +45,7 @@ pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_engine::Mode;
 pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
+pub use tokens::{NewToken, Whose};
 pub use trace::Trace;
 pub use triggers::{Origin, TriggerRecord};
 pub use workflows::{NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written};
@@ -64,6 +66,7 @@ struct Core {
     file: Arc<SqliteStore>,
     worker: Arc<Worker>,
     clock: Arc<dyn Clock>,
+    entrance: tokens::Entrance,
     /// Runs are left for another process to take up.
     hands_off: bool,
     follows: Arc<follow::Follows>,
@@ -91,10 +94,12 @@ impl Service {
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
         performer.simulation = Some(Arc::new(simulated::SimulatedTools));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let entrance = tokens::Entrance::new(&config.settings.auth, &clock)?;
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         let user = config.user.as_str().into();
         let follows = Arc::new(follow::Follows::new());
-        Ok(Service { core: Arc::new(Core { definitions, store, file, worker, clock, hands_off, follows }), user })
+        let core = Core { definitions, store, file, worker, clock, entrance, hands_off, follows };
+        Ok(Service { core: Arc::new(core), user })
     }
 
     /// The same for another user.

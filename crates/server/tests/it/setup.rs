@@ -25,7 +25,7 @@ impl Setup {
         let config = Config { home, folder: project, settings, read: Vec::new(), user: "somebody".into() };
         let service = Service::open(config).unwrap();
         relais_runtime::models::install_crypto();
-        let options = Options { listen: ([127, 0, 0, 1], 0).into() };
+        let options = Options { listen: ([127, 0, 0, 1], 0).into(), require_token: false };
         let server = listen(App::new(service.clone()), &options).await.unwrap();
         Setup { service, server, client: Client::new(), folder }
     }
