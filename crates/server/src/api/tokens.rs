@@ -13,8 +13,8 @@ use uuid::Uuid;
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Administers, Known, may};
-use crate::pages::{Page, Paging};
-use crate::problem::Problem;
+use crate::pages::{DEFAULT_LIMIT, Page, bounded};
+use crate::problem::{Problem, Problems};
 use crate::times::instant;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -124,6 +124,7 @@ pub struct Whoami {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Listing {
     /// Of this user; needs the scope `admin` unless it is the caller.
@@ -131,15 +132,21 @@ struct Listing {
     /// Of all users; needs the scope `admin`.
     #[serde(default)]
     all: bool,
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "bounded")]
+    limit: Option<usize>,
+    /// `next` of the page before.
+    cursor: Option<String>,
 }
 
 impl Listing {
-    fn whose(self, access: &Access) -> Result<Whose, Problem> {
+    fn whose(&self, access: &Access) -> Result<Whose, Problem> {
         if self.all {
             may(access, Scope::Admin)?;
             return Ok(Whose::Everybodys);
         }
-        let Some(user) = self.user else { return Ok(Whose::Own) };
+        let Some(user) = self.user.clone() else { return Ok(Whose::Own) };
         if access.may(Scope::Admin).is_err() {
             access.check_user_id(&user)?;
         }
@@ -148,22 +155,18 @@ impl Listing {
 }
 
 /// List tokens: the caller's own, or those of others.
-#[utoipa::path(get, path = "/tokens", operation_id = "list_tokens", tag = "tokens", params(Listing, Paging),
-    responses((status = OK, body = Page<TokenView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-async fn list(
-    Known(access, service): Known,
-    Query(listing): Query<Listing>,
-    Query(paging): Query<Paging>,
-) -> Result<Json<Page<TokenView>>, Problem> {
+#[utoipa::path(get, path = "/tokens", operation_id = "list_tokens", tag = "tokens", params(Listing),
+    responses((status = OK, body = Page<TokenView>), Problems))]
+async fn list(Known(access, service): Known, Query(listing): Query<Listing>) -> Result<Json<Page<TokenView>>, Problem> {
     may(&access, Scope::Read)?;
     let whose = listing.whose(&access)?;
-    let (found, next) = service.tokens(&whose, paging.cursor.clone(), paging.limit()).await?;
+    let (found, next) = service.tokens(&whose, listing.cursor, listing.limit.unwrap_or(DEFAULT_LIMIT)).await?;
     Ok(Json(Page { items: found.into_iter().map(TokenView::from).collect(), next }))
 }
 
 /// Make a token for any user.
 #[utoipa::path(post, path = "/tokens", operation_id = "create_token", tag = "tokens", request_body = CreateToken,
-    responses((status = CREATED, body = CreatedToken), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = CREATED, body = CreatedToken), Problems))]
 async fn create(Administers(service): Administers, Json(body): Json<CreateToken>) -> Result<Made, Problem> {
     let expires_at = body.expires_at.as_deref().map(time).transpose()?;
     let user = body.user.unwrap_or_else(|| service.user().to_owned());
@@ -183,7 +186,7 @@ fn time(text: &str) -> Result<i64, Problem> {
 /// Revoke a token: one of the caller's own (any may revoke itself, others need the scope `write`), or with the scope
 /// `admin` anybody's.
 #[utoipa::path(delete, path = "/tokens/{id}", operation_id = "revoke_token", tag = "tokens", params(("id" = Uuid, Path)),
-    responses((status = NO_CONTENT), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = NO_CONTENT), Problems))]
 async fn revoke(Known(access, service): Known, Path(id): Path<Uuid>) -> Result<axum::http::StatusCode, Problem> {
     if access.token != Some(id) {
         may(&access, Scope::Write)?;
@@ -195,7 +198,7 @@ async fn revoke(Known(access, service): Known, Path(id): Path<Uuid>) -> Result<a
 
 /// Tell who calls and what they may do.
 #[utoipa::path(get, path = "/whoami", operation_id = "whoami", tag = "tokens",
-    responses((status = OK, body = Whoami), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Whoami), Problems))]
 async fn whoami(Known(access, _): Known) -> Json<Whoami> {
     Json(Whoami { user_id: access.user, scopes: words(access.scopes), token_id: access.token })
 }
