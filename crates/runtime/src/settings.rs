@@ -93,7 +93,7 @@ pub struct Channel {
     pub command: Option<Vec<String>>,
 }
 
-/// JWTs from outside. `issuer`, `audience` and `jwks_url` belong together: all of them, or none.
+/// Who is let in from outside. `issuer`, `audience` and `jwks_url` (of JWTs) belong together: all of them, or none.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthSettings {
@@ -107,6 +107,10 @@ pub struct AuthSettings {
     pub scope_claim: Option<String>,
     /// How far the issuer's clock may be off; absent means a minute.
     pub leeway_s: Option<u64>,
+    /// Nobody is let in without a token, on this machine neither.
+    pub require_token: bool,
+    /// Proxies whose `X-Forwarded-For` is believed: addresses, or networks such as `10.0.0.0/8`.
+    pub trusted_proxies: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

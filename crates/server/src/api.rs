@@ -2,12 +2,14 @@
 
 mod outputs;
 mod runs;
+mod tokens;
 mod workflows;
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
-use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::App;
@@ -18,9 +20,22 @@ use crate::problem::Problem;
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Relais", description = "Runs agent workflows: definitions, runs, schedules, triggers, outputs."),
-    components(schemas(Problem))
+    components(schemas(Problem)),
+    modifiers(&Bearer),
+    security(("bearer" = []))
 )]
 struct Base;
+
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let text = "A token of `relais token create`, or a JWT; on the machine itself none may be needed";
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(text)).build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("bearer", SecurityScheme::Http(scheme));
+    }
+}
 
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Base::openapi()).nest("/api/v1", resources())
@@ -28,7 +43,11 @@ fn routes() -> OpenApiRouter<App> {
 
 /// One line per resource.
 fn resources() -> OpenApiRouter<App> {
-    OpenApiRouter::new().merge(runs::routes()).merge(workflows::routes()).merge(outputs::routes())
+    OpenApiRouter::new()
+        .merge(runs::routes())
+        .merge(tokens::routes())
+        .merge(workflows::routes())
+        .merge(outputs::routes())
 }
 
 /// The OpenAPI document.

@@ -9,8 +9,10 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use relais_service::access::Access;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::problem::Problem;
 
@@ -30,6 +32,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, _state: &S) -> Result<Json<T>, Problem> {
         let is_json = says_json(request.headers());
+        let access = request.extensions().get::<Access>().cloned();
         let bytes = read(request).await?;
         // An empty body is an empty object: most requests have only optional fields.
         if bytes.is_empty() {
@@ -43,7 +46,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         if values_at_most(&bytes) > MAX_VALUES {
             return Err(Problem::invalid(format!("the body has more than {MAX_VALUES} values")));
         }
-        parsed(&bytes).map(Json)
+        let is_named = names_user(&bytes, access.as_ref())?;
+        parsed(&bytes).or_else(|problem| if is_named { without_user(&bytes) } else { Err(problem) }).map(Json)
     }
 }
 
@@ -61,6 +65,26 @@ pub async fn read(request: Request) -> Result<Bytes, Problem> {
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", text))
         }
     }
+}
+
+/// Every body may name the user that it is for, which must be whoever sends it: then whether it does.
+fn names_user(text: &[u8], access: Option<&Access>) -> Result<bool, Problem> {
+    #[derive(Deserialize)]
+    struct Named {
+        user_id: Option<Value>,
+    }
+    // What is no object, or no JSON, is for the route to judge.
+    let named = serde_json::from_slice::<Named>(text).ok().and_then(|named| named.user_id);
+    let Some((user, access)) = named.zip(access) else { return Ok(false) };
+    access.check_user_id(user.as_str().unwrap_or_default())?;
+    Ok(true)
+}
+
+/// For routes that do not ask for it.
+fn without_user<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    let mut fields: Map<String, Value> = parsed(text)?;
+    fields.remove("user_id");
+    parsed(Value::Object(fields).to_string().as_bytes())
 }
 
 fn says_json(headers: &HeaderMap) -> bool {

@@ -6,6 +6,7 @@ mod body;
 mod caller;
 mod guard;
 mod listen;
+mod origin;
 mod pages;
 mod patient;
 mod problem;
@@ -25,6 +26,8 @@ use tokio::sync::watch;
 pub struct App {
     /// A handle without a user of its own: [`caller`] makes it that of whoever calls.
     service: Service,
+    /// Shut until [`listen`] knows where it listens.
+    gate: Arc<caller::Gate>,
     room: Arc<guard::Room>,
     /// True when streams are to end.
     stop: Arc<watch::Sender<bool>>,
@@ -32,6 +35,7 @@ pub struct App {
 
 impl App {
     pub fn new(service: Service) -> App {
-        App { service, room: Arc::new(guard::Room::new()), stop: Arc::new(watch::Sender::new(false)) }
+        let (room, stop) = (Arc::new(guard::Room::new()), Arc::new(watch::Sender::new(false)));
+        App { service, gate: Arc::default(), room, stop }
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
+use crate::caller::Gate;
 use crate::patient::Patient;
 use crate::{App, router};
 
@@ -38,11 +39,23 @@ const STOP_TIME: Duration = Duration::from_secs(20);
 pub enum Error {
     #[error("cannot listen on {address}: {error}; name another address with --listen")]
     Address { address: SocketAddr, error: std::io::Error },
+    #[error(
+        "{0} can be reached from other machines, and nobody could show who they are: there is no token yet. Make one \
+         with `relais token create`, or set `issuer`, `audience` and `jwks_url` under [auth] in relais.toml, or listen \
+         on 127.0.0.1"
+    )]
+    NoToken(SocketAddr),
+    #[error("{0}")]
+    Settings(String),
+    #[error(transparent)]
+    Service(#[from] relais_service::Error),
 }
 
 #[derive(Debug, Clone)]
 pub struct Options {
     pub listen: SocketAddr,
+    /// Nobody is let in without a token, on this machine neither; the settings may say the same.
+    pub require_token: bool,
 }
 
 /// A server that takes requests until it is told to stop.
@@ -52,7 +65,8 @@ pub struct Listening {
     served: JoinHandle<()>,
 }
 
-pub async fn listen(app: App, options: &Options) -> Result<Listening, Error> {
+pub async fn listen(mut app: App, options: &Options) -> Result<Listening, Error> {
+    app.gate = gate(&app, options).await?;
     let refused = |error| Error::Address { address: options.listen, error };
     let listener = TcpListener::bind(options.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
@@ -66,6 +80,17 @@ pub async fn listen(app: App, options: &Options) -> Result<Listening, Error> {
     };
     let served = tokio::spawn(door.serve(stop.subscribe()));
     Ok(Listening { address, stop, served })
+}
+
+/// Who is to be let in, settled before anybody can knock.
+async fn gate(app: &App, options: &Options) -> Result<Arc<Gate>, Error> {
+    let settings = &app.service.config().settings.auth;
+    let gate = Gate::new(options.listen, options.require_token, settings).map_err(Error::Settings)?;
+    let is_here = options.listen.ip().to_canonical().is_loopback();
+    if !is_here && !app.service.lets_anybody_in().await? {
+        return Err(Error::NoToken(options.listen));
+    }
+    Ok(Arc::new(gate))
 }
 
 impl Listening {

@@ -29,6 +29,9 @@ pub struct Problem {
     pub errors: Vec<Finding>,
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
+    /// What `WWW-Authenticate` says.
+    #[serde(skip)]
+    pub challenge: Option<String>,
 }
 
 /// One thing that is wrong with a definition.
@@ -57,7 +60,9 @@ impl From<relais_service::Finding> for Finding {
 impl Problem {
     pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Problem {
         let title = status.canonical_reason().unwrap_or("Error");
-        Problem { kind, title, status: status.as_u16(), detail: detail.into(), errors: Vec::new(), retry_after_s: None }
+        let challenge = (status == StatusCode::UNAUTHORIZED).then(|| "Bearer realm=\"relais\"".to_owned());
+        let (status, detail) = (status.as_u16(), detail.into());
+        Problem { kind, title, status, detail, errors: Vec::new(), retry_after_s: None, challenge }
     }
 
     pub fn invalid(detail: impl Into<String>) -> Problem {
@@ -75,6 +80,11 @@ impl Problem {
 
     pub fn retry_after(mut self, seconds: u32) -> Problem {
         self.retry_after_s = Some(seconds);
+        self
+    }
+
+    pub fn challenge(mut self, text: impl Into<String>) -> Problem {
+        self.challenge = Some(text.into());
         self
     }
 }
@@ -112,6 +122,9 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(challenge) = self.challenge.and_then(|text| HeaderValue::try_from(text).ok()) {
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }

@@ -19,6 +19,8 @@ use crate::Error;
 
 pub use failures::Failures;
 pub use jwks::Jwks;
+#[cfg(test)]
+pub(crate) use jwks::tests::TestClock;
 pub use token::{Token, TokenId, TokenRecord};
 
 /// Somebody who has shown who they are.
@@ -36,6 +38,12 @@ impl Access {
         Access { user: user.to_owned(), scopes: BTreeSet::from([Scope::Admin]), token: None }
     }
 
+    /// For callers that name a user themselves: it must be the one they have shown to be. Another's things are not
+    /// there, so neither is the other.
+    pub fn check_user_id(&self, given: &str) -> Result<(), Error> {
+        check_own(&self.user, given)
+    }
+
     pub fn may(&self, wanted: Scope) -> Result<(), Error> {
         if self.scopes.iter().any(|scope| scope.implies(wanted)) {
             return Ok(());
@@ -44,6 +52,13 @@ impl Access {
         let has = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
         Err(Error::Forbidden(format!("This needs the scope `{wanted}`; the token that was presented has: {has}.")))
     }
+}
+
+pub(crate) fn check_own(user: &str, given: &str) -> Result<(), Error> {
+    if given == user {
+        return Ok(());
+    }
+    Err(Error::NotFound("there is nothing of the given user_id here; leave it out, or give your own".into()))
 }
 
 /// What a token allows its bearer to do.

@@ -21,6 +21,7 @@ mod runs;
 mod scheduler;
 pub mod signature;
 mod simulated;
+mod tokens;
 pub mod trace;
 mod triggers;
 mod upkeep;
@@ -49,6 +50,7 @@ pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_engine::Mode;
 pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
+pub use tokens::{NewToken, Whose};
 pub use trace::Trace;
 pub use triggers::{Origin, Owed, TriggerRecord};
 pub use workflows::{NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written};
@@ -69,6 +71,7 @@ struct Core {
     file: Option<Arc<SqliteStore>>,
     worker: Arc<Worker>,
     clock: Arc<dyn Clock>,
+    entrance: tokens::Entrance,
     /// Runs are left for another process to take up.
     hands_off: bool,
     follows: Arc<follow::Follows>,
@@ -120,7 +123,8 @@ impl Service {
         let user = config.user.as_str().into();
         let follows = Arc::new(follow::Follows::new());
         let triggers_changed = Notify::new();
-        let core = Core { definitions, store, file, worker, clock, hands_off, follows, triggers_changed };
+        let entrance = tokens::Entrance::new(&config.settings.auth, &clock)?;
+        let core = Core { definitions, store, file, worker, clock, entrance, hands_off, follows, triggers_changed };
         Ok(Service { core: Arc::new(core), user })
     }
 

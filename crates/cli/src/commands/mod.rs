@@ -21,6 +21,7 @@ mod schema;
 mod serve;
 mod show;
 mod signal;
+mod token;
 mod tools;
 mod validate;
 mod watch;
@@ -53,6 +54,7 @@ pub enum Command {
     Models(models::Args),
     Schema(schema::Args),
     Serve(serve::Args),
+    Token(token::Args),
     Doctor(doctor::Args),
     Prune(prune::Args),
     Backup(backup::Args),
@@ -84,6 +86,7 @@ impl Command {
             Command::Models(args) => models::run(args, global),
             Command::Schema(args) => schema::run(args),
             Command::Serve(args) => serve::run(args, global),
+            Command::Token(args) => token::run(args, global),
             Command::Doctor(args) => doctor::run(args, global),
             Command::Prune(args) => prune::run(args, global),
             Command::Backup(args) => backup::run(args, global),

@@ -17,12 +17,16 @@ pub struct Args {
     /// The address to listen on
     #[arg(long, value_name = "ADDR", env = "RELAIS_LISTEN", default_value = "127.0.0.1:7300")]
     listen: SocketAddr,
+    /// Let nobody in without a token, on this machine neither
+    #[arg(long)]
+    require_token: bool,
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.serve(async |service: &Service| {
         let mut interrupts = Interrupts::listen()?;
-        let server = relais_server::listen(App::new(service.clone()), &Options { listen: args.listen }).await?;
+        let options = Options { listen: args.listen, require_token: args.require_token };
+        let server = relais_server::listen(App::new(service.clone()), &options).await?;
         service.adopt_all().await?;
         screen::note(&format!("listening on http://{}", server.address));
         interrupts.next().await;

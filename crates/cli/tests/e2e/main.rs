@@ -12,5 +12,6 @@ mod peers;
 mod processes;
 mod readers;
 mod secrets;
+mod serve;
 mod servers;
 mod storage;

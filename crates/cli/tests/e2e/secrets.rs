@@ -4,7 +4,10 @@ use std::path::Path;
 
 use relais_testkit::{Behaviour, ModelServer, Received, Said};
 
+use serde_json::{Value, json};
+
 use crate::home::{Home, Outcome};
+use crate::serve::{Server, body};
 use crate::servers::Shop;
 
 const KEY: &str = "sk-canary-31337-abcdef";
@@ -52,15 +55,18 @@ fn home(server: &ModelServer) -> (Home, Shop) {
         Home::new().set("OPENAI_BASE_URL", &server.openai_url()).set("OPENAI_API_KEY", KEY).set("SHOP_TOKEN", TOKEN);
     let shop = Shop::new(&home);
     std::fs::write(home.data().join("relais.toml"), format!("[secrets]\nvault = \"{SECRET}\"\n")).unwrap();
-    let file = format!(
+    home.file("leaky.yaml", &leaky(&shop));
+    (home, shop)
+}
+
+fn leaky(shop: &Shop) -> String {
+    format!(
         "name: leaky\nmcp: {{ shop: {{ command: {}, env: {{ SHOP_TOKEN: \"${{SHOP_TOKEN}}\" }} }} }}\n\
          agents: {{ a: {{ model: openai/gpt-4o-mini, instructions: Hi., tools: [\"mcp:shop/confide\"] }} }}\n\
          steps:\n  - {{ id: ask, agent: a, prompt: hello }}\n\
          \x20 - {{ id: keep, tool: write_file, with: {{ path: said.txt, content: \"{{{{ steps.ask.output }}}}\" }} }}\n",
         shop.command()
-    );
-    home.file("leaky.yaml", &file);
-    (home, shop)
+    )
 }
 
 #[test]
@@ -120,4 +126,94 @@ fn nor_in_a_tool_that_fails() {
     told(&home, &["run", "failing.yaml"]).expect(1).says(&["[secret]"]);
     told(&home, &["show", "--last", "--json"]).expect(0);
     no_canary_under(home.data());
+}
+
+/// A server with a token, and everything that it answers looked through.
+struct Watched {
+    server: Server,
+    token: String,
+}
+
+impl Watched {
+    fn start(home: &Home) -> Watched {
+        let token = told(home, &["token", "create", "--scope", "admin", "--name", "watch"]).expect(0).stdout;
+        let server = Server::start(home, &["--require-token"]);
+        Watched { server, token: token.trim().to_owned() }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (u16, String) {
+        let (status, answer) = self.server.ask(&self.token, method, path, body.as_ref());
+        no_canary(path, answer.as_bytes());
+        assert!(!answer.contains(&self.token), "{path}: {answer}");
+        assert!(status < 500, "{path}: {answer}");
+        (status, answer)
+    }
+
+    fn made(&self, path: &str, wanted: Value) -> String {
+        let (status, answer) = self.ask("POST", path, Some(wanted));
+        assert!((200..300).contains(&status), "{path}: {answer}");
+        body(&answer)["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// Everything that can be read, with this run and this workflow wherever an id is asked for.
+    fn read_all(&self, run: &str, workflow: &str) {
+        let (_, document) = self.ask("GET", "/api/v1/openapi.json", None);
+        let mut read = 0;
+        for (path, item) in body(&document)["paths"].as_object().unwrap() {
+            let id = if path.starts_with("/api/v1/workflows/") { workflow } else { run };
+            let filled = path.replace("{id}", id).replace("{name}", "said.txt");
+            // With an answer, or an error that tells nothing either.
+            if item["get"].is_object() {
+                let (status, _) = self.ask("GET", &format!("{filled}?format=steps"), None);
+                self.ask("GET", &filled, None);
+                read += usize::from(status == 200);
+            }
+        }
+        assert!(read > 3, "{read} answers only");
+        for path in ["/metrics", "/healthz", "/readyz"] {
+            self.ask("GET", path, None);
+        }
+    }
+
+    /// It has ended; nothing is in what it said or left behind, the token neither.
+    fn end(self, home: &Home) {
+        let said = self.server.end();
+        no_canary("the log", said.as_bytes());
+        assert!(!said.contains(&self.token), "{said}");
+        no_canary_under(home.data());
+        let database = std::fs::read(home.database()).unwrap();
+        assert!(!database.windows(self.token.len()).any(|window| window == self.token.as_bytes()));
+    }
+}
+
+fn served(answers: fn(&Received) -> Behaviour, status: &str) {
+    let server = ModelServer::start();
+    server.answer_by(answers);
+    let (home, shop) = home(&server);
+    let watched = Watched::start(&home);
+    let workflow = watched.made("/api/v1/workflows", json!({ "definition": leaky(&shop), "alias": "leaky" }));
+    let run = watched.made("/api/v1/workflows/leaky/run", json!({ "input": {} }));
+    let path = format!("/api/v1/runs/{run}?wait=60s");
+    let (_, answer) = watched.ask("GET", &path, None);
+    assert_eq!(body(&answer)["status"], status, "{answer}");
+    watched.read_all(&run, &workflow);
+    let (events, _) = watched.ask("GET", &format!("/api/v1/runs/{run}/events"), None);
+    assert_eq!(events, 200);
+    let wrong = json!({ "definition": "name: [", "alias": 7 });
+    assert_eq!(watched.ask("POST", "/api/v1/workflows", Some(wrong)).0, 400);
+    watched.end(&home);
+}
+
+#[test]
+fn nor_in_what_a_server_answers_or_says() {
+    served(parrot, "completed");
+}
+
+#[test]
+fn nor_in_the_errors_of_a_server() {
+    let refuse = |_: &Received| {
+        let text = format!("{{\"error\":{{\"message\":\"bad key {KEY} {SECRET}\"}}}}");
+        Behaviour::body(400, "application/json", text)
+    };
+    served(refuse, "failed");
 }

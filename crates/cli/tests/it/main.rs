@@ -6,4 +6,5 @@ mod detached;
 mod outcomes;
 mod schedules;
 mod support;
+mod tokens;
 mod words;

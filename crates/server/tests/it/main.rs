@@ -5,4 +5,6 @@ mod events;
 mod flows;
 mod runs;
 mod setup;
+mod tokens;
+mod walk;
 mod workflows;

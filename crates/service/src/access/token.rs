@@ -36,7 +36,7 @@ pub struct TokenRecord {
 pub struct Token(blake3::Hash);
 
 /// Tells a token from a JWT, and lets scanners of leaked secrets recognise it.
-pub const PREFIX: &str = "rls_";
+const PREFIX: &str = "rls_";
 const SECRET_BYTES: usize = 32;
 /// 62^43 is the first power of 62 above 2^256.
 const SECRET_DIGITS: usize = 43;
@@ -62,10 +62,15 @@ impl Token {
         if expires_at.is_some_and(|at| at <= now) {
             return Err(Error::Invalid("The token would have expired already; choose a time to come.".into()));
         }
-        let (user, name, id) = (user.to_owned(), name.to_owned(), TokenId::new_v4());
+        let (user, name, id) = (user.to_owned(), name.to_owned(), TokenId::now_v7());
         let record =
             TokenRecord { id, user, name, scopes, created_at: now, expires_at, revoked_at: None, last_used_at: None };
         Ok((secret_text(&random()?), record))
+    }
+
+    /// Whether a presented text means to be a token of ours, whole or not.
+    pub fn is_meant(presented: &str) -> bool {
+        presented.starts_with(PREFIX)
     }
 
     /// Recognises a presented text. A mistyped or cut one is noticed here, without a look into the database.
