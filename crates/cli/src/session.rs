@@ -36,27 +36,35 @@ impl Global {
 
     /// Runs a command on the opened service and ends every child process with it.
     pub fn serve<T>(&self, command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        self.serve_as(command, Service::open)
+        serve_as(self.config()?, command, Service::open)
+    }
+
+    /// The same with a configuration that the command has changed.
+    pub fn serve_with<T>(
+        &self,
+        config: Config,
+        command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        serve_as(config, command, Service::open)
     }
 
     /// The same for a command that leaves the work to another process.
     pub fn hand_over<T>(&self, command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        self.serve_as(command, Service::open_hands_off)
+        serve_as(self.config()?, command, Service::open_hands_off)
     }
+}
 
-    fn serve_as<T>(
-        &self,
-        command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>,
-        open: impl FnOnce(Config) -> Result<Service, relais_service::Error>,
-    ) -> anyhow::Result<T> {
-        let config = self.config()?;
-        block_on(async {
-            let service = open(config)?;
-            let outcome = command(&service).await;
-            service.shut_down().await;
-            outcome
-        })
-    }
+fn serve_as<T>(
+    config: Config,
+    command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>,
+    open: impl FnOnce(Config) -> Result<Service, relais_service::Error>,
+) -> anyhow::Result<T> {
+    block_on(async {
+        let service = open(config)?;
+        let outcome = command(&service).await;
+        service.shut_down().await;
+        outcome
+    })
 }
 
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

@@ -72,6 +72,7 @@ fn children(awaits: &[String]) -> impl Iterator<Item = RunId> + '_ {
 impl Service {
     /// A new run; durable when this returns, going on in the background.
     pub async fn start(&self, checked: &Checked, start: Start) -> Result<RunId, Error> {
+        self.must_take_work()?;
         let plan = &checked.plan;
         let input = if start.input.is_null() { Value::Object(Map::new()) } else { start.input };
         if let Some(schema) = &plan.input_schema {
@@ -289,6 +290,7 @@ impl Service {
 
     /// Goes on after a pause, a failure, a cancel or a crash.
     pub async fn resume(&self, run: RunId, with: ResumeWith) -> Result<(), Error> {
+        self.must_take_work()?;
         let (_, _, state) = self.load(run).await?;
         let status = state.closed.as_ref().map(|c| c.status);
         if let Some(status) = status.filter(|s| s.is_success()) {
@@ -323,6 +325,7 @@ impl Service {
 
     /// Runs again from a step on; what came before is kept.
     pub async fn retry(&self, run: RunId, from: &str, redo: bool) -> Result<(), Error> {
+        self.must_take_work()?;
         let (program, _, state) = self.load(run).await?;
         let back = self.going_back(&program, &state, from, redo)?;
         self.signal(run, Signal::Rewound(back)).await
@@ -343,6 +346,7 @@ impl Service {
 
     /// A new run that shares what the other did before a step.
     pub async fn fork(&self, run: RunId, fork: Fork) -> Result<RunId, Error> {
+        self.must_take_work()?;
         let (program, entries, state) = self.load(run).await?;
         let mut back = self.going_back(&program, &state, &fork.from, fork.redo)?;
         let mut opened = state.opened.clone();
