@@ -5,5 +5,6 @@ mod control;
 mod detached;
 mod outcomes;
 mod schedules;
+mod serving;
 mod support;
 mod words;
