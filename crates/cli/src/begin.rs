@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use relais_engine::Mode;
-use relais_service::{Checked, Service, Start};
+use relais_service::{Checked, Start};
 use serde_json::Value;
 
 use crate::definition::{self, Written};
 use crate::given;
+use crate::session::Session;
 
 /// Options of every command that starts a run.
 #[derive(clap::Args)]
@@ -41,7 +42,8 @@ pub struct Begin {
 
 impl Begin {
     /// The run that was started; none if the file has errors, which have been shown.
-    pub async fn start(self, service: &Service) -> anyhow::Result<Option<relais_engine::RunId>> {
+    pub async fn start(self, session: &Session) -> anyhow::Result<Option<relais_engine::RunId>> {
+        let service = session.local("`run FILE`")?;
         let checked = definition::checked(service, &self.written, self.simulate, self.model.as_deref()).await?;
         match checked {
             Some(checked) => Ok(Some(service.start(&checked, self.told(&checked)?).await?)),

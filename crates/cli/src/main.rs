@@ -14,6 +14,7 @@ mod interrupts;
 mod onward;
 mod progress;
 mod questions;
+mod remote;
 mod schedules;
 mod screen;
 mod session;

@@ -206,25 +206,7 @@ impl Service {
         if let Some(id) = text.and_then(|t| t.parse::<RunId>().ok()) {
             return Ok(self.row(id).await?.summary.run);
         }
-        let roots_only = text.is_none();
-        let page = self.runs(Filter { limit: 1_000, roots_only, ..Filter::default() }).await?;
-        let Some(prefix) = text else {
-            let newest = page.rows.first().map(|r| r.summary.run);
-            return newest.ok_or_else(|| Error::NotFound("there are no runs yet".into()));
-        };
-        let wanted = prefix.to_lowercase();
-        let fits = |row: &&Row| {
-            wanted.len() >= SHORTEST_PREFIX && {
-                let id = row.summary.run.to_string();
-                id.starts_with(&wanted) || id.ends_with(&wanted)
-            }
-        };
-        let found: Vec<RunId> = page.rows.iter().filter(fits).map(|r| r.summary.run).collect();
-        match found.as_slice() {
-            [] => Err(Error::NotFound(format!("there is no run `{prefix}`; `relais runs` lists them"))),
-            [one] => Ok(*one),
-            several => Err(Error::Invalid(format!("`{prefix}` fits {} runs; give more of the id", several.len()))),
-        }
+        meant(&self.runs(among(text)).await?, text)
     }
 
     pub async fn load(&self, run: RunId) -> Result<(Arc<Program>, Vec<Entry>, Run), Error> {
@@ -498,6 +480,32 @@ impl Service {
             self.worker().take_up(run).await?;
         }
         Ok(())
+    }
+}
+
+/// The runs among which the one is that somebody means by a part of its id, or by nothing: the newest.
+pub fn among(text: Option<&str>) -> Filter {
+    Filter { limit: 1_000, roots_only: text.is_none(), ..Filter::default() }
+}
+
+/// The run on a page of [`among`] that is meant.
+pub fn meant(page: &Page, text: Option<&str>) -> Result<RunId, Error> {
+    let Some(prefix) = text else {
+        let newest = page.rows.first().map(|r| r.summary.run);
+        return newest.ok_or_else(|| Error::NotFound("there are no runs yet".into()));
+    };
+    let wanted = prefix.to_lowercase();
+    let fits = |row: &&Row| {
+        wanted.len() >= SHORTEST_PREFIX && {
+            let id = row.summary.run.to_string();
+            id.starts_with(&wanted) || id.ends_with(&wanted)
+        }
+    };
+    let found: Vec<RunId> = page.rows.iter().filter(fits).map(|r| r.summary.run).collect();
+    match found.as_slice() {
+        [] => Err(Error::NotFound(format!("there is no run `{prefix}`; `relais runs` lists them"))),
+        [one] => Ok(*one),
+        several => Err(Error::Invalid(format!("`{prefix}` fits {} runs; give more of the id", several.len()))),
     }
 }
 

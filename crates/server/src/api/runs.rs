@@ -81,6 +81,11 @@ impl From<Status> for RunStatus {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RunRow {
     pub id: Uuid,
+    /// Number of the last entry in its journal.
+    pub seq: u64,
+    /// Hash of the plan that it follows.
+    pub plan: String,
+    pub user: String,
     /// The name of the workflow.
     pub workflow: String,
     /// The id of the workflow, where the run is of a kept one.
@@ -157,6 +162,9 @@ impl From<Row> for RunRow {
         let target = summary.target;
         RunRow {
             id: summary.run,
+            seq: row.seq,
+            plan: summary.plan,
+            user: summary.user,
             workflow: summary.workflow,
             workflow_id: Some(target.workflow).filter(|id| !id.is_empty()),
             version: Some(target.version).filter(|version| *version > 0),
@@ -257,6 +265,8 @@ async fn list(Reads(service): Reads, Query(which): Query<Which>) -> Result<Json<
 pub struct RunDetails {
     #[serde(flatten)]
     pub row: RunRow,
+    /// It has ended, or nothing more happens until somebody does something.
+    pub rests: bool,
     /// What it, or a child run that it waits for, asks people.
     pub questions: Vec<Question>,
 }
@@ -338,5 +348,6 @@ async fn get(
     };
     let asks = row.summary.status == RunStatus::Waiting;
     let questions = if asks { questions(&service, run).await? } else { Vec::new() };
-    Ok(Json(RunDetails { row: row.into(), questions }))
+    let rests = service.rests(&row).await?;
+    Ok(Json(RunDetails { row: row.into(), rests, questions }))
 }
