@@ -10,7 +10,7 @@ use std::time::Duration;
 use relais_engine::RunId;
 use relais_runtime::Rest;
 use relais_service::narrate::{Notice, What};
-use relais_service::{Error, Filter, Fork, Format, Page, ResumeWith, Row, Trace, Waits};
+use relais_service::{Begun, Error, Filter, Fork, Format, Page, ResumeWith, Row, Start, Text, Trace, Waits};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -113,6 +113,13 @@ impl Client {
     /// Says something to a run.
     async fn tell(&self, run: RunId, what: &str, body: &Value) -> Result<(), Error> {
         self.post::<RunRow>(&format!("/runs/{run}/{what}"), body).await.map(drop)
+    }
+}
+
+fn keyed(request: RequestBuilder, start: &Start) -> RequestBuilder {
+    match &start.key {
+        Some(key) => request.header("idempotency-key", key),
+        None => request,
     }
 }
 
@@ -228,6 +235,21 @@ impl Client {
 
     pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
         self.tell(run, "signal", &json!({ "name": name, "value": value })).await
+    }
+
+    pub async fn start_text(&self, text: &Text, start: Start) -> Result<Begun, Error> {
+        let request = self.request(Method::POST, "/runs").json(&wire::start_text(text, &start));
+        Ok(self.read::<wire::Started>(keyed(request, &start)).await?.into())
+    }
+
+    pub async fn workflow(&self, name: &str) -> Result<wire::Workflow, Error> {
+        self.get(&format!("/workflows/{}", wire::escaped(name))).await
+    }
+
+    pub async fn start_workflow(&self, name: &str, branch: Option<&str>, start: Start) -> Result<RunId, Error> {
+        let path = format!("/workflows/{}/run", wire::escaped(name));
+        let request = self.request(Method::POST, &path).json(&wire::start_workflow(branch, &start));
+        Ok(self.read::<Created>(keyed(request, &start)).await?.id)
     }
 
     /// The events after a place, as far as there are any.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use relais_engine::RunId;
-use relais_plan::Schema;
+use relais_plan::{Schema, Source};
 use relais_runtime::Rest;
 use relais_runtime::perform::LiveText;
 use relais_service::narrate::Notice;
 use relais_service::{
-    Config, Definitions, Error, Filter, Following, Fork, Format, Page, ResumeWith, Row, Service, Trace, Waits,
+    Config, Definitions, Error, Filter, Following, Fork, Format, Page, ResumeWith, Row, Service, Start, Trace, Waits,
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -26,8 +26,15 @@ pub struct Global {
     /// The folder that data lives in [default: $RELAIS_HOME, else the platform's data folder]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub home: Option<PathBuf>,
-    /// Work with the runs of this server instead of the local database; RELAIS_TOKEN holds its token
-    #[arg(long, global = true, value_name = "URL", env = "RELAIS_URL", help_heading = "Global options")]
+    /// Work with this server instead of the local database; $RELAIS_TOKEN is its token [default: $RELAIS_URL]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "RELAIS_URL",
+        hide_env = true,
+        help_heading = "Global options"
+    )]
     pub server: Option<String>,
     /// Say more: every event, and what models say while they say it
     #[arg(long, short, global = true, help_heading = "Global options")]
@@ -203,6 +210,23 @@ impl Session {
 
     pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
         ask!(self, send(run, name, value))
+    }
+
+    /// The text of a kept workflow's newest version; none while it is empty.
+    pub async fn kept_text(&self, name: &str) -> Result<Option<Source>, Error> {
+        let text = match self {
+            Session::Local(service) => service.definition_of(&service.find_workflow(name).await?.it).await?,
+            Session::Remote(client) => client.workflow(name).await?.definition,
+        };
+        Ok(text.map(|text| Source { name: name.to_owned(), text }))
+    }
+
+    /// Starts a kept workflow, named by id, alias or name.
+    pub async fn start_workflow(&self, name: &str, branch: Option<&str>, start: Start) -> Result<RunId, Error> {
+        match self {
+            Session::Local(service) => service.start_workflow(name, branch, None, start).await,
+            Session::Remote(client) => client.start_workflow(name, branch, start).await,
+        }
     }
 
     pub async fn follow(&self, run: RunId) -> Result<Followed, Error> {

@@ -2,7 +2,8 @@
 
 use relais_engine::{CommandId, ErrorKind, Failure, Millis, RunId, RunStatus, Summary, Target, ToolUse, Usage};
 use relais_plan::time::{format_duration, format_instant, parse_instant};
-use relais_service::{Error, Filter, Page, ResumeWith, Row, Waits};
+use relais_plan::{Severity, Span};
+use relais_service::{Begun, Error, Filter, Finding, Format, Page, ResumeWith, Row, Start, Text, Waits};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -183,6 +184,75 @@ pub fn query(filter: &Filter) -> Vec<(&'static str, String)> {
     query
 }
 
+/// A word as a part of a path.
+pub fn escaped(word: &str) -> String {
+    let mut url = reqwest::Url::parse("http://server").ok();
+    if let Some(Ok(mut parts)) = url.as_mut().map(|url| url.path_segments_mut()) {
+        parts.push(word);
+    }
+    url.map(|url| url.path().trim_start_matches('/').to_owned()).unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+pub struct Started {
+    id: RunId,
+    findings: Vec<Found>,
+    warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    severity: Severity,
+    line: Option<usize>,
+    column: Option<usize>,
+    start: u32,
+    end: u32,
+    message: String,
+    help: Option<String>,
+}
+
+impl From<Found> for Finding {
+    fn from(found: Found) -> Finding {
+        let Found { severity, line, column, start, end, message, help } = found;
+        Finding { severity, line, column, span: Span { start, end }, message, help }
+    }
+}
+
+impl From<Started> for Begun {
+    fn from(started: Started) -> Begun {
+        let findings = started.findings.into_iter().map(Finding::from).collect();
+        Begun { run: started.id, findings, warnings: started.warnings }
+    }
+}
+
+#[derive(Deserialize)]
+pub struct Workflow {
+    pub definition: Option<String>,
+}
+
+pub fn start_text(text: &Text, start: &Start) -> Value {
+    let mut body = started(text.options.branch.as_deref(), start);
+    body["definition"] = json!(text.text);
+    body["name"] = json!(text.name);
+    body["format"] = json!(text.options.format.map(Format::word));
+    body
+}
+
+pub fn start_workflow(branch: Option<&str>, start: &Start) -> Value {
+    started(branch, start)
+}
+
+/// What every start says.
+fn started(branch: Option<&str>, start: &Start) -> Value {
+    let Start { input, mode, thread, .. } = start;
+    let mut body = json!({ "input": input, "thread": thread, "simulate": mode.simulate });
+    let optional = [("branch", json!(branch)), ("seed", json!(mode.seed)), ("model", json!(mode.model))];
+    for (name, value) in optional.into_iter().filter(|(_, value)| !value.is_null()) {
+        body[name] = value;
+    }
+    body
+}
+
 pub fn resume(with: &ResumeWith) -> Value {
     let budget = with.budget;
     let mut body = json!({ "redo": with.redo, "budget": {
@@ -204,9 +274,12 @@ pub fn problem(body: &[u8], retry_after_ms: u64) -> Option<Error> {
     struct Problem {
         kind: String,
         detail: String,
+        #[serde(default)]
+        errors: Vec<Found>,
     }
-    let Problem { kind, detail } = serde_json::from_slice(body).ok()?;
+    let Problem { kind, detail, errors } = serde_json::from_slice(body).ok()?;
     Some(match kind.as_str() {
+        "invalid" if !errors.is_empty() => Error::Findings(errors.into_iter().map(Finding::from).collect()),
         "invalid" | "too_large" | "unsupported" => Error::Invalid(detail),
         "not_found" => Error::NotFound(detail),
         "conflict" => Error::Conflict(detail),

@@ -4,6 +4,7 @@
 mod events;
 mod parts;
 mod signals;
+mod starts;
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 
 pub fn routes() -> OpenApiRouter<App> {
     let own = OpenApiRouter::new().routes(routes!(list)).routes(routes!(get));
-    own.merge(parts::routes()).merge(signals::routes()).merge(events::routes())
+    own.merge(parts::routes()).merge(signals::routes()).merge(events::routes()).merge(starts::routes())
 }
 
 /// How a run stands. `completed`, `stopped`, `partial_success`, `failed` and `cancelled` are ends.
