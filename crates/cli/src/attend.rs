@@ -96,7 +96,7 @@ impl Attended<'_> {
                     }
                 }
                 notices = self.following.next(), if !told_all => match notices? {
-                    Some(notices) => self.tell(&notices)?,
+                    Some(notices) => self.tell(&notices).await?,
                     None => told_all = true,
                 },
                 rest = &mut settled => return Ok(Left::Rest(rest?)),
@@ -113,7 +113,7 @@ impl Attended<'_> {
         tokio::select! {
             interrupt = interrupts.next() => self.interrupted(interrupt).await,
             notices = self.following.next() => {
-                self.tell(&notices?.unwrap_or_default())?;
+                self.tell(&notices?.unwrap_or_default()).await?;
                 Ok(None)
             }
         }
@@ -122,15 +122,26 @@ impl Attended<'_> {
     /// Tells what is in the journal and was not told yet.
     async fn catch_up(&mut self) -> anyhow::Result<()> {
         let notices = self.following.so_far().await?;
-        self.tell(&notices)
+        self.tell(&notices).await
     }
 
-    fn tell(&mut self, notices: &[Notice]) -> anyhow::Result<()> {
+    async fn tell(&mut self, notices: &[Notice]) -> anyhow::Result<()> {
         for notice in notices {
+            self.tell_said(notice).await?;
             self.progress.tell(notice, notice.seq > self.since)?;
             if matches!(notice.what, What::RunEnded { .. }) {
                 self.ended = Some(notice.clone());
             }
+        }
+        Ok(())
+    }
+
+    /// What a model has said is heard here while it speaks; what it says on a server, when it has spoken.
+    async fn tell_said(&mut self, notice: &Notice) -> anyhow::Result<()> {
+        let is_heard = matches!(self.session, Session::Local(_)) || notice.seq <= self.since;
+        if self.manner.verbose && !is_heard && matches!(notice.what, What::ModelAnswered { .. }) {
+            let said = self.session.said(notice).await?;
+            self.progress.live(&said);
         }
         Ok(())
     }

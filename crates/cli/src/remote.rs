@@ -24,6 +24,9 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const ANSWER_TIME: Duration = Duration::from_secs(150);
 /// How long one long poll waits; the next one follows at once.
 const POLL: &str = "30s";
+/// How soon a server is asked again that is out of reach while a run is attended, and how often.
+const COME_BACK: Duration = Duration::from_secs(1);
+const MAX_TRIES: u32 = 60;
 /// An answer larger than this is none of ours.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
@@ -123,6 +126,18 @@ fn keyed(request: RequestBuilder, start: &Start) -> RequestBuilder {
     }
 }
 
+/// Waits a little for a server that is out of reach or on its way out: it, or the next one, may be back soon. Any
+/// other error, and one too many, is given back.
+async fn come_back(error: Error, tries: &mut u32) -> Result<(), Error> {
+    let is_passing = matches!(error, Error::Unusable(_) | Error::Busy(_));
+    if !is_passing || *tries >= MAX_TRIES {
+        return Err(error);
+    }
+    *tries += 1;
+    tokio::time::sleep(COME_BACK).await;
+    Ok(())
+}
+
 fn retry_after_ms(answer: &Response) -> u64 {
     let header = answer.headers().get(reqwest::header::RETRY_AFTER);
     let seconds = header.and_then(|text| text.to_str().ok()?.parse::<u64>().ok());
@@ -182,8 +197,16 @@ impl Client {
 
     /// Waits until the run has ended or waits for something other than time.
     pub async fn settle(&self, run: RunId) -> Result<Rest, Error> {
+        let mut tries = 0;
         loop {
-            let details: Details = self.get(&format!("/runs/{run}?wait={POLL}")).await?;
+            let details: Details = match self.get(&format!("/runs/{run}?wait={POLL}")).await {
+                Ok(details) => details,
+                Err(error) => {
+                    come_back(error, &mut tries).await?;
+                    continue;
+                }
+            };
+            tries = 0;
             let (rests, summary) = (details.rests, Row::from(details.row).summary);
             match summary.status {
                 status if status.is_final() => return Ok(Rest::Ended(status)),

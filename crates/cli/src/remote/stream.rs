@@ -8,11 +8,8 @@ use relais_service::Error;
 use relais_service::narrate::Notice;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 
-use super::Client;
+use super::{Client, come_back};
 
-/// How soon a broken stream is taken up again, and how often that is tried before the server counts as gone.
-const COME_BACK: Duration = Duration::from_secs(1);
-const MAX_TRIES: u32 = 60;
 /// The server says something at least every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
 /// One event is far smaller.
@@ -63,11 +60,10 @@ impl Stream {
                     }
                 }
                 Read::Over => return Ok(None),
-                Read::Broken(error) if self.tries >= MAX_TRIES => return Err(error),
-                Read::Broken(_) => {
-                    (self.open, self.tries) = (None, self.tries + 1);
+                Read::Broken(error) => {
+                    self.open = None;
                     self.begun.clear();
-                    tokio::time::sleep(COME_BACK).await;
+                    come_back(error, &mut self.tries).await?;
                 }
             }
         }
@@ -118,9 +114,7 @@ impl Stream {
         let request = behind(request, self.after).header(reqwest::header::ACCEPT, "text/event-stream");
         let answer = match tokio::time::timeout(SILENCE, self.client.exchange(request)).await {
             Ok(Ok(answer)) => answer,
-            // Out of reach, or on its way out: it may come back.
-            Ok(Err(error @ (Error::Unusable(_) | Error::Busy(_)))) => return Ok(Read::Broken(error)),
-            Ok(Err(error)) => return Err(error),
+            Ok(Err(error)) => return Ok(Read::Broken(error)),
             Err(_) => return Ok(Read::Broken(Error::Unusable("the server does not answer".into()))),
         };
         if answer.status() == StatusCode::NO_CONTENT {

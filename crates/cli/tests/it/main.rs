@@ -4,6 +4,7 @@
 mod control;
 mod detached;
 mod outcomes;
+mod remote;
 mod schedules;
 mod serving;
 mod support;

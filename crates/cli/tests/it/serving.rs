@@ -19,7 +19,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(home: &Home, words: &[&str]) -> Server {
-        let mut child = home.spawn(&[&["serve", "--listen", "127.0.0.1:0"], words].concat());
+        Server::start_at(home, "127.0.0.1:0", words)
+    }
+
+    pub fn start_at(home: &Home, address: &str, words: &[&str]) -> Server {
+        let mut child = home.spawn(&[&["serve", "--listen", address], words].concat());
         let said = BufReader::new(child.stderr.take().unwrap());
         let mut server = Server { child, address: String::new(), said, heard: String::new() };
         let line = server.hear("listening on http://");

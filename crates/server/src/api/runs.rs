@@ -22,6 +22,7 @@ use uuid::Uuid;
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::Reads;
+use crate::listen::told;
 use crate::pages::{DEFAULT_LIMIT, Page, bounded};
 use crate::problem::{Problem, Problems};
 use crate::times::instant;
@@ -344,7 +345,11 @@ async fn get(
         None => service.row(run).await?,
         Some(limit) => {
             let _place = app.room.lasting()?;
-            service.rested(run, limit).await?
+            let mut stop = app.stop.subscribe();
+            tokio::select! {
+                row = service.rested(run, limit) => row?,
+                () = told(&mut stop) => service.row(run).await?,
+            }
         }
     };
     let asks = row.summary.status == RunStatus::Waiting;
