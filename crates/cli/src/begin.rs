@@ -139,14 +139,15 @@ fn no_such(name: &str, error: Error) -> Error {
 
 /// What is not right with a text that a server has read, as it is shown of a file that was read here.
 fn show(source: &Source, findings: Vec<Finding>) {
-    let problem = |found: Finding| {
-        let Finding { severity, span, message, help, .. } = found;
-        Problem { severity, span, message, help }
-    };
     let problems: Vec<Problem> = findings.into_iter().map(problem).collect();
     if !problems.is_empty() {
         screen::note(&source.render(&problems, Paint::stderr().0));
     }
+}
+
+pub fn problem(found: Finding) -> Problem {
+    let Finding { severity, span, message, help, .. } = found;
+    Problem { severity, span, message, help }
 }
 
 /// What the text says of its input, as far as that can be told here: words are read as it wants them.

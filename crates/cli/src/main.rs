@@ -11,6 +11,7 @@ mod exit;
 mod foresight;
 mod given;
 mod interrupts;
+mod library;
 mod onward;
 mod progress;
 mod questions;

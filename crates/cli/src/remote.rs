@@ -15,6 +15,7 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::library::{Shelved, Shelving};
 pub use stream::Stream;
 use wire::{Created, Details, Questions, Rows, RunRow};
 
@@ -209,9 +210,9 @@ impl Client {
             tries = 0;
             let (rests, summary) = (details.rests, Row::from(details.row).summary);
             match summary.status {
+                _ if !rests => {}
                 status if status.is_final() => return Ok(Rest::Ended(status)),
-                _ if rests => return Ok(Rest::Waiting(summary.awaits)),
-                _ => {}
+                _ => return Ok(Rest::Waiting(summary.awaits)),
             }
         }
     }
@@ -265,8 +266,23 @@ impl Client {
         Ok(self.read::<wire::Started>(keyed(request, &start)).await?.into())
     }
 
-    pub async fn workflow(&self, name: &str) -> Result<wire::Workflow, Error> {
+    pub async fn workflows(&self, archived: bool, limit: usize) -> Result<(Vec<Shelved>, bool), Error> {
+        let query = [("archived", archived.to_string()), ("limit", limit.to_string())];
+        let page: wire::Workflows = self.get(&wire::with_query("/workflows", &query)).await?;
+        Ok((page.items, page.next.is_some()))
+    }
+
+    pub async fn workflow(&self, name: &str) -> Result<Shelved, Error> {
         self.get(&format!("/workflows/{}", wire::escaped(name))).await
+    }
+
+    /// Makes a workflow, or changes one.
+    pub async fn shelve(&self, to: Option<&str>, shelving: &Shelving) -> Result<Shelved, Error> {
+        let request = match to {
+            Some(name) => self.request(Method::PATCH, &format!("/workflows/{}", wire::escaped(name))),
+            None => self.request(Method::POST, "/workflows"),
+        };
+        self.read(request.json(shelving)).await
     }
 
     pub async fn start_workflow(&self, name: &str, branch: Option<&str>, start: Start) -> Result<RunId, Error> {

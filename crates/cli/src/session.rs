@@ -12,12 +12,14 @@ use relais_runtime::Rest;
 use relais_runtime::perform::LiveText;
 use relais_service::narrate::Notice;
 use relais_service::{
-    Config, Definitions, Error, Filter, Following, Fork, Format, Page, ResumeWith, Row, Service, Start, Trace, Waits,
+    At, Config, Definitions, Error, Filter, Following, Fork, Format, NewWorkflow, Page, ResumeWith, Row, Service,
+    Start, Trace, Waits, Workflow, WorkflowChange, WorkflowList, Written,
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use crate::detach;
+use crate::library::{Shelved, Shelving};
 use crate::remote::{Client, Stream};
 
 /// Options that every command takes.
@@ -214,11 +216,38 @@ impl Session {
 
     /// The text of a kept workflow's newest version; none while it is empty.
     pub async fn kept_text(&self, name: &str) -> Result<Option<Source>, Error> {
-        let text = match self {
-            Session::Local(service) => service.definition_of(&service.find_workflow(name).await?.it).await?,
-            Session::Remote(client) => client.workflow(name).await?.definition,
-        };
-        Ok(text.map(|text| Source { name: name.to_owned(), text }))
+        Ok(self.workflow(name).await?.definition.map(|text| Source { name: name.to_owned(), text }))
+    }
+
+    /// Kept workflows, and whether there are more.
+    pub async fn workflows(&self, archived: bool, limit: usize) -> Result<(Vec<Shelved>, bool), Error> {
+        match self {
+            Session::Local(service) => {
+                let list = WorkflowList { status: None, archived_too: archived, after: None, limit };
+                let (found, next) = service.workflows(list).await?;
+                Ok((found.into_iter().map(Shelved::from).collect(), next.is_some()))
+            }
+            Session::Remote(client) => client.workflows(archived, limit).await,
+        }
+    }
+
+    pub async fn workflow(&self, name: &str) -> Result<Shelved, Error> {
+        match self {
+            Session::Local(service) => {
+                let found = service.find_workflow(name).await?;
+                let definition = service.definition_of(&found.it).await?;
+                Ok(Shelved { definition, ..Shelved::from(found) })
+            }
+            Session::Remote(client) => client.workflow(name).await,
+        }
+    }
+
+    /// Makes a workflow, or changes the one that is named.
+    pub async fn shelve(&self, to: Option<&str>, shelving: Shelving) -> Result<Shelved, Error> {
+        match self {
+            Session::Local(service) => Ok(shelved(service, to, shelving).await?.into()),
+            Session::Remote(client) => client.shelve(to, &shelving).await,
+        }
     }
 
     /// Starts a kept workflow, named by id, alias or name.
@@ -292,6 +321,24 @@ impl Session {
                     format!("{what} works with the local database only, not with the server {}", client.address());
                 Err(Error::Invalid(text))
             }
+        }
+    }
+}
+
+async fn shelved(service: &Service, to: Option<&str>, shelving: Shelving) -> Result<At<Workflow>, Error> {
+    let Shelving { name, alias, description, definition, format, published } = shelving;
+    let format = format.and_then(Format::named);
+    let definition = definition.map(|text| Written { text, format, lenient: false });
+    match to {
+        Some(workflow) => {
+            let change =
+                WorkflowChange { name, alias, description, definition, published, ..WorkflowChange::default() };
+            service.update_workflow(workflow, change, None).await
+        }
+        None => {
+            let published = published.unwrap_or_default();
+            let new = NewWorkflow { name, alias, description, definition, published, ..NewWorkflow::default() };
+            service.create_workflow(new).await
         }
     }
 }

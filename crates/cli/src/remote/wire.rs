@@ -5,7 +5,10 @@ use relais_plan::time::{format_duration, format_instant, parse_instant};
 use relais_plan::{Severity, Span};
 use relais_service::{Begun, Error, Filter, Finding, Format, Page, ResumeWith, Row, Start, Text, Waits};
 use serde::{Deserialize, Deserializer};
+
 use serde_json::{Value, json};
+
+use crate::library::Shelved;
 
 #[derive(Deserialize)]
 pub struct Created {
@@ -226,8 +229,9 @@ impl From<Started> for Begun {
 }
 
 #[derive(Deserialize)]
-pub struct Workflow {
-    pub definition: Option<String>,
+pub struct Workflows {
+    pub items: Vec<Shelved>,
+    pub next: Option<String>,
 }
 
 pub fn start_text(text: &Text, start: &Start) -> Value {

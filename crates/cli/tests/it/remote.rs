@@ -78,6 +78,21 @@ const SCENARIO: &[&[&str]] = &[
     &["run", "flow.yaml", "the end"],
     &["watch", "--last", "--text"],
     &["validate", "flow.yaml", "bad.yaml"],
+    &["workflows", "save", "flow.yaml", "--alias", "speak"],
+    &["workflows", "save", "inputs.yaml", "--alias", "speak"],
+    &["workflows", "save", "inputs.yaml", "--to", "speak"],
+    &["workflows", "save", "flow.yaml", "--to", "speak", "--description", "It speaks."],
+    &["workflows", "save", "bad.yaml"],
+    &["workflows", "save", "flow.yaml", "--to", "none"],
+    &["workflows", "publish", "speak"],
+    &["workflows", "show", "speak"],
+    &["workflows", "show", "speak", "--json"],
+    &["workflows", "show", "none"],
+    &["run", "speak", "again"],
+    &["run", "speak", "--input", "nothing=1"],
+    &["workflows", "save", "question.yaml"],
+    &["run", "question"],
+    &["runs", "--json", "--limit", "1"],
 ];
 
 fn home() -> Home {

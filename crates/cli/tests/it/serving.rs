@@ -92,6 +92,9 @@ fn after_sigterm_what_is_going_may_end() {
     let (status, body) = server.get("/readyz");
     assert_eq!((status, body.contains("draining")), (503, true), "{body}");
     assert_eq!(server.get("/healthz").0, 200);
+    let url = format!("http://{}", server.address);
+    home.relais(&["run", "flow.yaml", "--server", &url]).expect(1).says("shutting down");
+    home.relais(&["runs", "--server", &url]).expect(0);
     server.ended().expect(0);
     assert_eq!(home.runs()[0]["status"], "completed");
 }
