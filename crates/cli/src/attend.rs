@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use relais_engine::{RunId, RunStatus};
 use relais_runtime::Rest;
-use relais_service::Following;
+use relais_runtime::perform::LiveText;
+use relais_service::Error;
 use relais_service::narrate::{Notice, What};
-use relais_service::{Error, Service};
 use serde_json::json;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
@@ -15,6 +16,7 @@ use crate::exit::Exit;
 use crate::interrupts::{Interrupt, Interrupts};
 use crate::progress::{Progress, Style};
 use crate::screen::{self, Paint};
+use crate::session::{Followed, Session};
 use crate::{questions, words};
 
 #[derive(Debug, Clone, Copy)]
@@ -29,10 +31,10 @@ pub struct Manner {
 const CANCEL_LIMIT: Duration = Duration::from_secs(70);
 
 /// Shows a run from entry `since` on until it has ended or waits for somebody.
-pub async fn attend(service: &Service, run: RunId, since: u64, manner: Manner) -> anyhow::Result<Exit> {
-    let following = service.follow(run).await?;
+pub async fn attend(session: &Session, run: RunId, since: u64, manner: Manner) -> anyhow::Result<Exit> {
+    let following = session.follow(run).await?;
     let progress = Progress::new(manner.style, manner.verbose);
-    let mut attended = Attended { service, run, since, manner, following, progress, ended: None, give_up_at: None };
+    let mut attended = Attended { session, run, since, manner, following, progress, ended: None, give_up_at: None };
     let outcome = attended.work().await;
     attended.progress.close();
     match outcome? {
@@ -51,11 +53,11 @@ enum Left {
 }
 
 struct Attended<'s> {
-    service: &'s Service,
+    session: &'s Session,
     run: RunId,
     since: u64,
     manner: Manner,
-    following: Following,
+    following: Followed,
     progress: Progress,
     ended: Option<Notice>,
     give_up_at: Option<Instant>,
@@ -81,9 +83,9 @@ impl Attended<'_> {
     }
 
     async fn until_rest(&mut self, interrupts: &mut Interrupts) -> anyhow::Result<Left> {
-        let service = self.service;
-        let mut live = service.worker().performer().live();
-        let mut settled = std::pin::pin!(service.settle(self.run));
+        let session = self.session;
+        let mut live = session.live();
+        let mut settled = std::pin::pin!(session.settle(self.run));
         let mut told_all = false;
         loop {
             let give_up_at = self.give_up_at;
@@ -94,14 +96,11 @@ impl Attended<'_> {
                     }
                 }
                 notices = self.following.next(), if !told_all => match notices? {
-                    Some(notices) => self.tell(&notices)?,
+                    Some(notices) => self.tell(&notices).await?,
                     None => told_all = true,
                 },
                 rest = &mut settled => return Ok(Left::Rest(rest?)),
-                text = live.recv(), if self.manner.verbose => match text {
-                    Ok(text) => self.progress.live(&text.text),
-                    Err(RecvError::Lagged(_) | RecvError::Closed) => {}
-                },
+                text = heard(&mut live), if self.manner.verbose => self.progress.live(&text),
                 () = tokio::time::sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
                     return Ok(Left::AtOnce);
                 }
@@ -114,7 +113,7 @@ impl Attended<'_> {
         tokio::select! {
             interrupt = interrupts.next() => self.interrupted(interrupt).await,
             notices = self.following.next() => {
-                self.tell(&notices?.unwrap_or_default())?;
+                self.tell(&notices?.unwrap_or_default()).await?;
                 Ok(None)
             }
         }
@@ -123,15 +122,26 @@ impl Attended<'_> {
     /// Tells what is in the journal and was not told yet.
     async fn catch_up(&mut self) -> anyhow::Result<()> {
         let notices = self.following.so_far().await?;
-        self.tell(&notices)
+        self.tell(&notices).await
     }
 
-    fn tell(&mut self, notices: &[Notice]) -> anyhow::Result<()> {
+    async fn tell(&mut self, notices: &[Notice]) -> anyhow::Result<()> {
         for notice in notices {
+            self.tell_said(notice).await?;
             self.progress.tell(notice, notice.seq > self.since)?;
             if matches!(notice.what, What::RunEnded { .. }) {
                 self.ended = Some(notice.clone());
             }
+        }
+        Ok(())
+    }
+
+    /// What a model has said is heard here while it speaks; what it says on a server, when it has spoken.
+    async fn tell_said(&mut self, notice: &Notice) -> anyhow::Result<()> {
+        let is_heard = matches!(self.session, Session::Local(_)) || notice.seq <= self.since;
+        if self.manner.verbose && !is_heard && matches!(notice.what, What::ModelAnswered { .. }) {
+            let said = self.session.said(notice).await?;
+            self.progress.live(&said);
         }
         Ok(())
     }
@@ -145,7 +155,7 @@ impl Attended<'_> {
         }
         self.progress.say("cancelling; press Ctrl-C again to stop at once");
         self.give_up_at = Some(Instant::now() + CANCEL_LIMIT);
-        match self.service.cancel(self.run).await {
+        match self.session.cancel(self.run).await {
             // It has ended by itself meanwhile.
             Ok(()) | Err(Error::Invalid(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -153,7 +163,7 @@ impl Attended<'_> {
     }
 
     async fn ask(&mut self) -> anyhow::Result<()> {
-        for block in questions::told(self.service, self.run).await? {
+        for block in questions::told(self.session, self.run).await? {
             self.progress.say(&block);
         }
         Ok(())
@@ -175,7 +185,7 @@ impl Attended<'_> {
     }
 
     async fn finish_ended(&self, status: RunStatus) -> anyhow::Result<Exit> {
-        let output = self.service.output(self.run).await?;
+        let output = self.session.output(self.run).await?;
         if self.manner.style == Style::Json {
             let line = json!({ "event": "output", "run": self.run, "status": status, "output": output });
             screen::out_if_read(&line.to_string())?;
@@ -205,12 +215,30 @@ impl Attended<'_> {
     }
 
     fn stopped_at_once(&self) -> Exit {
-        screen::note(&format!("stopped at once; `relais resume {}` goes on", self.run));
+        screen::note(&match self.session {
+            Session::Local(_) => format!("stopped at once; `relais resume {}` goes on", self.run),
+            Session::Remote(_) => format!("left; the server goes on with run {}", self.run),
+        });
         Exit::Cancelled
     }
 
     fn let_go(&self) -> Exit {
-        screen::note(&format!("let go; `relais resume {}` goes on", self.run));
+        screen::note(&match self.session {
+            Session::Local(_) => format!("let go; `relais resume {}` goes on", self.run),
+            Session::Remote(_) => format!("left; the server goes on with run {}", self.run),
+        });
         Exit::LetGo
+    }
+}
+
+/// The next piece of what a model says; never anything where that cannot be heard.
+async fn heard(live: &mut Option<Receiver<LiveText>>) -> String {
+    loop {
+        let Some(receiver) = live else { return std::future::pending().await };
+        match receiver.recv().await {
+            Ok(text) => return text.text,
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => *live = None,
+        }
     }
 }

@@ -1,13 +1,19 @@
-//! What a new run needs to be told: the file, its input, which models and folder it uses.
+//! What a new run needs to be told: the file or the kept workflow, its input, which models and folder it uses.
 
 use std::path::PathBuf;
 
-use relais_engine::Mode;
-use relais_service::{Checked, Service, Start};
+use anyhow::bail;
+use relais_dialects::Loader;
+use relais_engine::{Mode, RunId};
+use relais_plan::{Plan, Problem, Schema, Source};
+use relais_service::{Begun, Error, Finding, ReadOptions, Service, Start, Text};
 use serde_json::Value;
 
 use crate::definition::{self, Written};
 use crate::given;
+use crate::remote::Client;
+use crate::screen::{self, Paint};
+use crate::session::Session;
 
 /// Options of every command that starts a run.
 #[derive(clap::Args)]
@@ -41,18 +47,74 @@ pub struct Begin {
 
 impl Begin {
     /// The run that was started; none if the file has errors, which have been shown.
-    pub async fn start(self, service: &Service) -> anyhow::Result<Option<relais_engine::RunId>> {
+    pub async fn start(self, session: &Session) -> anyhow::Result<Option<RunId>> {
+        match (session, self.kept_name()) {
+            (Session::Local(service), None) => self.start_file(service).await,
+            (Session::Remote(client), None) => self.send_file(client).await,
+            (_, Some(name)) => self.start_kept(session, &name).await.map(Some),
+        }
+    }
+
+    /// The name of a kept workflow, where the word is no file and does not look like one.
+    fn kept_name(&self) -> Option<String> {
+        let file = &self.written.file;
+        let name = file.to_str()?;
+        let looks_like_a_file = name.contains(['/', '\\']) || file.extension().is_some();
+        (!looks_like_a_file && !file.exists()).then(|| name.to_owned())
+    }
+
+    async fn start_file(self, service: &Service) -> anyhow::Result<Option<RunId>> {
         let checked = definition::checked(service, &self.written, self.simulate, self.model.as_deref()).await?;
         match checked {
-            Some(checked) => Ok(Some(service.start(&checked, self.told(&checked)?).await?)),
+            Some(checked) => Ok(Some(service.start(&checked, self.told(checked.plan.input_schema.as_ref())?).await?)),
             None => Ok(None),
         }
     }
 
-    fn told(self, checked: &Checked) -> anyhow::Result<Start> {
-        let mut input = given::pairs(&self.input, checked.plan.input_schema.as_ref())?;
+    /// The text goes to the server, which checks and runs it. Files that it names stay here.
+    async fn send_file(self, client: &Client) -> anyhow::Result<Option<RunId>> {
+        self.must_not_name_a_folder()?;
+        let source = relais_service::source_of(&self.written.file)?;
+        let options = self.written.reading.options();
+        let schema = input_schema(&source, &options);
+        let start = self.told(schema.as_ref())?;
+        let text = Text { name: source.name.clone(), text: source.text.clone(), options };
+        match client.start_text(&text, start).await {
+            Ok(Begun { run, findings, warnings }) => {
+                show(&source, findings);
+                warnings.iter().for_each(|warning| screen::warning(warning));
+                Ok(Some(run))
+            }
+            Err(Error::Findings(findings)) => {
+                show(&source, findings);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn start_kept(self, session: &Session, name: &str) -> anyhow::Result<RunId> {
+        if let Session::Remote(_) = session {
+            self.must_not_name_a_folder()?;
+        }
+        let options = self.written.reading.options();
+        let kept = session.kept_text(name).await.map_err(|error| no_such(name, error))?;
+        let schema = kept.and_then(|source| input_schema(&source, &options));
+        let start = self.told(schema.as_ref())?;
+        Ok(session.start_workflow(name, options.branch.as_deref(), start).await?)
+    }
+
+    fn must_not_name_a_folder(&self) -> anyhow::Result<()> {
+        if self.workspace.is_some() {
+            bail!("--workspace names a folder of this machine, which a server does not see; leave it out");
+        }
+        Ok(())
+    }
+
+    fn told(self, schema: Option<&Schema>) -> anyhow::Result<Start> {
+        let mut input = given::pairs(&self.input, schema)?;
         if let Some(prompt) = given::prompt(self.prompt.as_deref())? {
-            given::place(prompt, checked.plan.input_schema.as_ref(), &mut input)?;
+            given::place(prompt, schema, &mut input)?;
         }
         let workspace = self.workspace.map(std::path::absolute).transpose()?;
         let mode = Mode {
@@ -62,5 +124,43 @@ impl Begin {
             workspace: workspace.map(|folder| folder.display().to_string()),
         };
         Ok(Start { input: Value::Object(input), mode, thread: self.thread, key: self.key, trigger: None })
+    }
+}
+
+fn no_such(name: &str, error: Error) -> Error {
+    match error {
+        Error::NotFound(_) => {
+            let text = format!("there is no file {name}, and no kept workflow of this id, alias or name");
+            Error::NotFound(format!("{text}; `relais workflows` lists those that are kept"))
+        }
+        other => other,
+    }
+}
+
+/// What is not right with a text that a server has read, as it is shown of a file that was read here.
+fn show(source: &Source, findings: Vec<Finding>) {
+    let problems: Vec<Problem> = findings.into_iter().map(problem).collect();
+    if !problems.is_empty() {
+        screen::note(&source.render(&problems, Paint::stderr().0));
+    }
+}
+
+pub fn problem(found: Finding) -> Problem {
+    let Finding { severity, span, message, help, .. } = found;
+    Problem { severity, span, message, help }
+}
+
+/// What the text says of its input, as far as that can be told here: words are read as it wants them.
+fn input_schema(source: &Source, options: &ReadOptions) -> Option<Schema> {
+    let plan: Option<Plan> = relais_dialects::read(source, &Alone, options).plan;
+    plan.and_then(|plan| plan.input_schema)
+}
+
+/// Only the server has what a text refers to.
+struct Alone;
+
+impl Loader for Alone {
+    fn load(&self, reference: &str, _from: &str) -> Result<Source, String> {
+        Err(format!("{reference} is not read here"))
     }
 }

@@ -2,13 +2,12 @@
 //! background will.
 
 use relais_engine::RunId;
-use relais_service::Service;
 
 use crate::attend::{Manner, attend};
 use crate::exit::Exit;
 use crate::progress::Style;
-use crate::session::Global;
-use crate::{detach, screen};
+use crate::screen;
+use crate::session::{Global, Session};
 
 #[derive(clap::Args)]
 pub struct Onward {
@@ -33,9 +32,9 @@ pub struct Spoken {
 
 impl Spoken {
     /// To be made before the run is spoken to.
-    pub async fn before(service: &Service, run: RunId) -> anyhow::Result<Spoken> {
-        let root = service.root_of(run).await?;
-        let since = service.row(root).await?.seq;
+    pub async fn before(session: &Session, run: RunId) -> anyhow::Result<Spoken> {
+        let root = session.root_of(run).await?;
+        let since = session.row(root).await?.seq;
         Ok(Spoken { root, since })
     }
 }
@@ -45,27 +44,27 @@ impl Onward {
     pub fn serve(
         &self,
         global: &Global,
-        say: impl AsyncFnOnce(&Service) -> anyhow::Result<Option<Spoken>>,
+        say: impl AsyncFnOnce(&Session) -> anyhow::Result<Option<Spoken>>,
     ) -> anyhow::Result<Exit> {
         let verbose = global.verbose;
-        let command = async |service: &Service| match say(service).await? {
-            Some(spoken) => self.go_on(service, &spoken, verbose).await,
+        let command = async |session: &Session| match say(session).await? {
+            Some(spoken) => self.go_on(session, &spoken, verbose).await,
             None => Ok(Exit::Usage),
         };
         if self.detach { global.hand_over(command) } else { global.serve(command) }
     }
 
-    async fn go_on(&self, service: &Service, spoken: &Spoken, verbose: bool) -> anyhow::Result<Exit> {
+    async fn go_on(&self, session: &Session, spoken: &Spoken, verbose: bool) -> anyhow::Result<Exit> {
         let run = spoken.root;
-        if service.worked_on_elsewhere(run).await? {
+        if session.worked_on_elsewhere(run).await? {
             screen::note(&format!("another process works on run {run}; `relais watch {run}` shows it"));
             return Ok(Exit::Done);
         }
         if self.detach {
-            detach::work_on(service.config(), run)?;
+            session.leave(run)?;
             screen::out(&run.to_string())?;
             return Ok(Exit::Done);
         }
-        attend(service, run, spoken.since, Manner { style: Style::of(self.json), verbose, wait: self.wait }).await
+        attend(session, run, spoken.since, Manner { style: Style::of(self.json), verbose, wait: self.wait }).await
     }
 }

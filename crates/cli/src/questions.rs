@@ -1,21 +1,22 @@
 //! What a run waits for, and the exact command that gives it.
 
 use relais_engine::RunId;
-use relais_service::{Service, Waits};
+use relais_service::Waits;
 use serde_json::Value;
 
+use crate::session::Session;
 use crate::words;
 
 /// How much of what is shown with a question fits beside it.
 const SHOWN_CHARS: usize = 2_000;
 
 /// One block of text per thing that a run waits for.
-pub async fn told(service: &Service, run: RunId) -> anyhow::Result<Vec<String>> {
+pub async fn told(session: &Session, run: RunId) -> anyhow::Result<Vec<String>> {
     let mut blocks = Vec::new();
-    for (owner, waits) in service.open_questions(run).await? {
+    for (owner, waits) in session.open_questions(run).await? {
         blocks.push(question(owner, &waits));
     }
-    for await_ in service.row(run).await?.summary.awaits {
+    for await_ in session.row(run).await?.summary.awaits {
         blocks.extend(other(run, &await_));
     }
     Ok(blocks)

@@ -1,11 +1,26 @@
-//! What a command works with: the configuration, the definitions, the service. Opened only as far as needed.
+//! What a command works with: the configuration, the definitions, and the session: the local service or a server.
+//! Opened only as far as needed.
 
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use relais_service::{Config, Definitions, Service};
+use relais_engine::RunId;
+use relais_plan::{Schema, Source};
+use relais_runtime::Rest;
+use relais_runtime::perform::LiveText;
+use relais_service::narrate::Notice;
+use relais_service::{
+    At, Config, Definitions, Error, Filter, Following, Fork, Format, NewWorkflow, Page, ResumeWith, Row, Service,
+    Start, Trace, Waits, Workflow, WorkflowChange, WorkflowList, Written,
+};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use crate::detach;
+use crate::library::{Shelved, Shelving};
+use crate::remote::{Client, Stream};
 
 /// Options that every command takes.
 #[derive(clap::Args)]
@@ -13,6 +28,16 @@ pub struct Global {
     /// The folder that data lives in [default: $RELAIS_HOME, else the platform's data folder]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub home: Option<PathBuf>,
+    /// Work with this server instead of the local database; $RELAIS_TOKEN is its token [default: $RELAIS_URL]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "RELAIS_URL",
+        hide_env = true,
+        help_heading = "Global options"
+    )]
+    pub server: Option<String>,
     /// Say more: every event, and what models say while they say it
     #[arg(long, short, global = true, help_heading = "Global options")]
     pub verbose: bool,
@@ -34,29 +59,64 @@ impl Global {
         Ok(Definitions::new(self.config()?)?)
     }
 
-    /// Runs a command on the opened service and ends every child process with it.
-    pub fn serve<T>(&self, command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    /// Runs a command on the local service, or on the server that was named.
+    pub fn serve<T>(&self, command: impl AsyncFnOnce(&Session) -> anyhow::Result<T>) -> anyhow::Result<T> {
         self.serve_as(command, Service::open)
     }
 
     /// The same for a command that leaves the work to another process.
-    pub fn hand_over<T>(&self, command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub fn hand_over<T>(&self, command: impl AsyncFnOnce(&Session) -> anyhow::Result<T>) -> anyhow::Result<T> {
         self.serve_as(command, Service::open_hands_off)
     }
 
     fn serve_as<T>(
         &self,
-        command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>,
-        open: impl FnOnce(Config) -> Result<Service, relais_service::Error>,
+        command: impl AsyncFnOnce(&Session) -> anyhow::Result<T>,
+        open: impl FnOnce(Config) -> Result<Service, Error>,
     ) -> anyhow::Result<T> {
-        let config = self.config()?;
-        block_on(async {
-            let service = open(config)?;
-            let outcome = command(&service).await;
-            service.shut_down().await;
-            outcome
-        })
+        let Some(url) = self.named_server() else {
+            return on_service(self.config()?, open, async |service| command(&Session::Local(service.clone())).await);
+        };
+        let token = std::env::var("RELAIS_TOKEN").ok().filter(|token| !token.is_empty());
+        let client = Client::new(url, token)?;
+        block_on(async { command(&Session::Remote(client)).await })
     }
+
+    fn named_server(&self) -> Option<&str> {
+        self.server.as_deref().filter(|url| !url.trim().is_empty())
+    }
+
+    /// For commands that work on the database itself, which only its own machine can.
+    pub fn serve_here<T>(&self, command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        if let Some(url) = self.named_server() {
+            let text = "this command works on the database itself; call it where the database is, without --server";
+            return Err(Error::Invalid(format!("{text} and RELAIS_URL (now {url})")).into());
+        }
+        self.serve_with(self.config()?, command)
+    }
+
+    /// The same with a configuration of the command's own, and whatever server is named.
+    pub fn serve_with<T>(
+        &self,
+        config: Config,
+        command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        on_service(config, Service::open, command)
+    }
+}
+
+/// Ends every child process with the command.
+fn on_service<T>(
+    config: Config,
+    open: impl FnOnce(Config) -> Result<Service, Error>,
+    command: impl AsyncFnOnce(&Service) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    block_on(async {
+        let service = open(config)?;
+        let outcome = command(&service).await;
+        service.shut_down().await;
+        outcome
+    })
 }
 
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
@@ -64,4 +124,249 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     let outcome = runtime.block_on(work);
     runtime.shutdown_timeout(LAST_MOMENTS);
     outcome
+}
+
+/// Where runs are. Commands ask a session and do not care.
+pub enum Session {
+    Local(Service),
+    Remote(Client),
+}
+
+/// A run followed as it goes.
+pub enum Followed {
+    Local(Following),
+    Remote(Stream),
+}
+
+/// Asks whichever there is the same question.
+macro_rules! ask {
+    ($session:expr, $method:ident($($argument:expr),*)) => {
+        match $session {
+            Session::Local(service) => service.$method($($argument),*).await,
+            Session::Remote(client) => client.$method($($argument),*).await,
+        }
+    };
+}
+
+impl Session {
+    pub async fn runs(&self, filter: Filter) -> Result<Page, Error> {
+        ask!(self, runs(filter))
+    }
+
+    pub async fn row(&self, run: RunId) -> Result<Row, Error> {
+        ask!(self, row(run))
+    }
+
+    pub async fn find_run(&self, text: Option<&str>) -> Result<RunId, Error> {
+        ask!(self, find_run(text))
+    }
+
+    pub async fn root_of(&self, run: RunId) -> Result<RunId, Error> {
+        ask!(self, root_of(run))
+    }
+
+    pub async fn trace(&self, run: RunId) -> Result<Trace, Error> {
+        ask!(self, trace(run))
+    }
+
+    pub async fn view(&self, run: RunId, format: Format) -> Result<Value, Error> {
+        ask!(self, view(run, format))
+    }
+
+    pub async fn output(&self, run: RunId) -> Result<Value, Error> {
+        ask!(self, output(run))
+    }
+
+    pub async fn open_questions(&self, run: RunId) -> Result<Vec<(RunId, Waits)>, Error> {
+        ask!(self, open_questions(run))
+    }
+
+    /// Waits until the run has ended or waits for something other than time.
+    pub async fn settle(&self, run: RunId) -> Result<Rest, Error> {
+        ask!(self, settle(run))
+    }
+
+    pub async fn said(&self, notice: &Notice) -> Result<String, Error> {
+        ask!(self, said(notice))
+    }
+
+    pub async fn cancel(&self, run: RunId) -> Result<(), Error> {
+        ask!(self, cancel(run))
+    }
+
+    pub async fn pause(&self, run: RunId) -> Result<(), Error> {
+        ask!(self, pause(run))
+    }
+
+    pub async fn resume(&self, run: RunId, with: ResumeWith) -> Result<(), Error> {
+        ask!(self, resume(run, with))
+    }
+
+    pub async fn retry(&self, run: RunId, from: &str, redo: bool) -> Result<(), Error> {
+        ask!(self, retry(run, from, redo))
+    }
+
+    pub async fn answer(&self, run: RunId, step: Option<&str>, value: Value) -> Result<(), Error> {
+        ask!(self, answer(run, step, value))
+    }
+
+    pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
+        ask!(self, send(run, name, value))
+    }
+
+    /// The text of a kept workflow's newest version; none while it is empty.
+    pub async fn kept_text(&self, name: &str) -> Result<Option<Source>, Error> {
+        Ok(self.workflow(name).await?.definition.map(|text| Source { name: name.to_owned(), text }))
+    }
+
+    /// Kept workflows, and whether there are more.
+    pub async fn workflows(&self, archived: bool, limit: usize) -> Result<(Vec<Shelved>, bool), Error> {
+        match self {
+            Session::Local(service) => {
+                let list = WorkflowList { status: None, archived_too: archived, after: None, limit };
+                let (found, next) = service.workflows(list).await?;
+                Ok((found.into_iter().map(Shelved::from).collect(), next.is_some()))
+            }
+            Session::Remote(client) => client.workflows(archived, limit).await,
+        }
+    }
+
+    pub async fn workflow(&self, name: &str) -> Result<Shelved, Error> {
+        match self {
+            Session::Local(service) => {
+                let found = service.find_workflow(name).await?;
+                let definition = service.definition_of(&found.it).await?;
+                Ok(Shelved { definition, ..Shelved::from(found) })
+            }
+            Session::Remote(client) => client.workflow(name).await,
+        }
+    }
+
+    /// Makes a workflow, or changes the one that is named.
+    pub async fn shelve(&self, to: Option<&str>, shelving: Shelving) -> Result<Shelved, Error> {
+        match self {
+            Session::Local(service) => Ok(shelved(service, to, shelving).await?.into()),
+            Session::Remote(client) => client.shelve(to, &shelving).await,
+        }
+    }
+
+    /// Starts a kept workflow, named by id, alias or name.
+    pub async fn start_workflow(&self, name: &str, branch: Option<&str>, start: Start) -> Result<RunId, Error> {
+        match self {
+            Session::Local(service) => service.start_workflow(name, branch, None, start).await,
+            Session::Remote(client) => client.start_workflow(name, branch, start).await,
+        }
+    }
+
+    pub async fn follow(&self, run: RunId) -> Result<Followed, Error> {
+        match self {
+            Session::Local(service) => service.follow(run).await.map(Followed::Local),
+            Session::Remote(client) => client.follow(run).await.map(Followed::Remote),
+        }
+    }
+
+    /// Is a process at work on it that this command has no say in? A server always has.
+    pub async fn worked_on_elsewhere(&self, run: RunId) -> Result<bool, Error> {
+        match self {
+            Session::Local(service) => service.worked_on_elsewhere(run).await,
+            Session::Remote(_) => Ok(false),
+        }
+    }
+
+    /// Does nobody work on it, and will nobody by himself? A server takes up what it finds.
+    pub async fn is_left_alone(&self, run: RunId) -> Result<bool, Error> {
+        match self {
+            Session::Local(service) => Ok(!service.worked_on_elsewhere(run).await?),
+            Session::Remote(_) => Ok(false),
+        }
+    }
+
+    /// Leaves the work to a process in the background; a server is one.
+    pub fn leave(&self, run: RunId) -> anyhow::Result<()> {
+        match self {
+            Session::Local(service) => detach::work_on(service.config(), run),
+            Session::Remote(_) => Ok(()),
+        }
+    }
+
+    pub async fn fork(&self, run: RunId, fork: Fork) -> Result<RunId, Error> {
+        match self {
+            Session::Local(service) => service.fork(run, fork).await,
+            Session::Remote(client) => client.fork(run, fork).await,
+        }
+    }
+
+    /// What models say while they say it; only the process that works on a run hears it.
+    pub fn live(&self) -> Option<broadcast::Receiver<LiveText>> {
+        match self {
+            Session::Local(service) => Some(service.worker().performer().live()),
+            Session::Remote(_) => None,
+        }
+    }
+
+    /// The types of a run's input, to read words as. A server shows the input that it had; what is text there is text.
+    pub async fn input_schema(&self, run: RunId) -> Result<Option<Schema>, Error> {
+        match self {
+            Session::Local(service) => Ok(service.load(run).await?.0.plan.input_schema.clone()),
+            Session::Remote(client) => Ok(Some(typed(&client.trace(run).await?))),
+        }
+    }
+
+    /// The local service, for what a server is not asked for.
+    pub fn local(&self, what: &str) -> Result<&Service, Error> {
+        match self {
+            Session::Local(service) => Ok(service),
+            Session::Remote(client) => {
+                let text =
+                    format!("{what} works with the local database only, not with the server {}", client.address());
+                Err(Error::Invalid(text))
+            }
+        }
+    }
+}
+
+async fn shelved(service: &Service, to: Option<&str>, shelving: Shelving) -> Result<At<Workflow>, Error> {
+    let Shelving { name, alias, description, definition, format, published } = shelving;
+    let format = format.and_then(Format::named);
+    let definition = definition.map(|text| Written { text, format, lenient: false });
+    match to {
+        Some(workflow) => {
+            let change =
+                WorkflowChange { name, alias, description, definition, published, ..WorkflowChange::default() };
+            service.update_workflow(workflow, change, None).await
+        }
+        None => {
+            let published = published.unwrap_or_default();
+            let new = NewWorkflow { name, alias, description, definition, published, ..NewWorkflow::default() };
+            service.create_workflow(new).await
+        }
+    }
+}
+
+fn typed(trace: &Trace) -> Schema {
+    let input = match &trace.input {
+        relais_engine::Stored::Value(Value::Object(input)) => input.clone(),
+        relais_engine::Stored::Value(_) | relais_engine::Stored::Blob(_) => serde_json::Map::new(),
+    };
+    let texts = input.iter().filter(|(_, value)| value.is_string());
+    let texts = texts.map(|(name, _)| (name.clone(), json!({ "type": "string" })));
+    Schema::new(json!({ "properties": texts.collect::<serde_json::Map<_, _>>() }))
+}
+
+impl Followed {
+    /// What happened since the last call; waits until there is something. None when the run has ended and all is told.
+    pub async fn next(&mut self) -> Result<Option<Vec<Notice>>, Error> {
+        match self {
+            Followed::Local(following) => following.next().await,
+            Followed::Remote(stream) => stream.next().await,
+        }
+    }
+
+    /// What is in the journal and was not told yet, which may be nothing; never waits.
+    pub async fn so_far(&mut self) -> Result<Vec<Notice>, Error> {
+        match self {
+            Followed::Local(following) => following.so_far().await,
+            Followed::Remote(stream) => stream.so_far().await,
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Which run a command means.
 
 use relais_engine::RunId;
-use relais_service::Service;
+
+use crate::session::Session;
 
 #[derive(clap::Args)]
 pub struct RunChoice {
@@ -14,8 +15,8 @@ pub struct RunChoice {
 }
 
 impl RunChoice {
-    pub async fn find(&self, service: &Service) -> anyhow::Result<RunId> {
-        Ok(service.find_run(self.run.as_deref()).await?)
+    pub async fn find(&self, session: &Session) -> anyhow::Result<RunId> {
+        Ok(session.find_run(self.run.as_deref()).await?)
     }
 }
 

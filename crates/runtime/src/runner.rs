@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use relais_engine::*;
@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use crate::perform::{Job, JobWork};
 use crate::prepare::Prepared;
 use crate::tools::write_file;
-use crate::worker::{Rest, Worker};
+use crate::worker::{Rest, Standing, Worker};
 
 /// A run that goes on within this time is kept in memory instead of being let go and loaded again.
 const KEEP_MS: i64 = 3_000;
@@ -72,7 +72,7 @@ pub(crate) struct Runner {
     values: Values,
     outbox: mpsc::Sender<Input>,
     inbox: mpsc::Receiver<Input>,
-    seq: Arc<AtomicU64>,
+    standing: Arc<Standing>,
     flying: HashMap<CommandId, AbortHandle>,
     /// Child runs that wait for something.
     parked: BTreeSet<CommandId>,
@@ -129,7 +129,7 @@ impl Runner {
         run: Option<Run>,
         outbox: mpsc::Sender<Input>,
         inbox: mpsc::Receiver<Input>,
-        seq: Arc<AtomicU64>,
+        standing: Arc<Standing>,
     ) -> Runner {
         let (flying, parked) = (HashMap::new(), BTreeSet::new());
         Runner {
@@ -140,7 +140,7 @@ impl Runner {
             values: Values::new(),
             outbox,
             inbox,
-            seq,
+            standing,
             flying,
             parked,
             pulse: None,
@@ -189,6 +189,8 @@ impl Runner {
 
     /// From the journal. What a dead owner left in flight is settled first.
     async fn load(&mut self) -> Result<Vec<Event>, Trouble> {
+        let worker = self.worker.clone();
+        let _turn = worker.loading().await;
         let entries = self.worker.store.load(self.id, 0).await?;
         let run = Run::fold(&entries)?;
         let row = self.worker.row(self.id).await?;
@@ -197,7 +199,7 @@ impl Runner {
         if self.parent_is_gone(&run).await? {
             inputs.push(Event::Signalled { signal: Signal::Cancel, by: "its parent".into() });
         }
-        self.seq.store(run.seq, Ordering::Release);
+        self.standing.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
         Ok(inputs)
     }
@@ -217,7 +219,10 @@ impl Runner {
     async fn prepare(&mut self) -> Result<(), Trouble> {
         let opened = &self.run()?.opened;
         let (plan, simulate) = (opened.plan.clone(), opened.mode.simulate);
-        self.prepared = Some(self.worker.prepared(&plan, simulate).await?);
+        let prepared = self.worker.prepared(&plan, simulate).await?;
+        // Set once: a plan does not change under its run.
+        let _ = self.standing.shutdown_timeout_ms.set(prepared.program.plan.limits.shutdown_timeout_ms);
+        self.prepared = Some(prepared);
         Ok(())
     }
 
@@ -357,7 +362,7 @@ impl Runner {
         let written = summary.is_some();
         let blobs = entry.events.iter().flat_map(Event::blobs).collect();
         // Our own number is known before others can hear of it.
-        self.seq.store(run.seq, Ordering::Release);
+        self.standing.seq.store(run.seq, Ordering::Release);
         let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs };
         self.patiently(|store| store.append(batch.clone())).await?;
         if written {
@@ -398,7 +403,7 @@ impl Runner {
         }
         let entries = self.worker.store.load(self.id, 0).await?;
         let run = Run::fold(&entries)?;
-        self.seq.store(run.seq, Ordering::Release);
+        self.standing.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
         Ok(events.iter().filter(|e| matches!(e, Event::Answered { .. })).cloned().collect())
     }
@@ -411,7 +416,7 @@ impl Runner {
         for entry in &entries {
             run.append(entry)?;
         }
-        self.seq.store(run.seq, Ordering::Release);
+        self.standing.seq.store(run.seq, Ordering::Release);
         let adopted = entries.iter().flat_map(|e| &e.events).any(is_adopted);
         if adopted && self.worker.row(self.id).await?.owner.as_ref() != Some(&self.worker.owner) {
             return Err(Trouble::LetGo);
@@ -491,7 +496,7 @@ impl Runner {
         let at = self.worker.clock.now();
         let Some(run) = &mut self.run else { return Ok(false) };
         run.begin(at, None);
-        self.seq.store(run.seq, Ordering::Release);
+        self.standing.seq.store(run.seq, Ordering::Release);
         let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
         let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new() };
         match self.patiently(|store| store.append(batch.clone())).await {

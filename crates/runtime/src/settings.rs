@@ -24,6 +24,38 @@ pub struct Settings {
     pub notify: BTreeMap<String, NotifyChannel>,
     /// The time zone of triggers that name none, by its IANA name; UTC if there is none.
     pub timezone: Option<String>,
+    /// Where the database is: a path, or `sqlite:PATH`. Absent means a file in the home folder.
+    pub database: Option<String>,
+    pub retention: Retention,
+}
+
+/// How long a server keeps runs that have ended. What is not said stays for ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retention {
+    /// For every status without a time of its own.
+    pub keep: Option<Age>,
+    pub completed: Option<Age>,
+    pub stopped: Option<Age>,
+    pub partial_success: Option<Age>,
+    pub failed: Option<Age>,
+    pub cancelled: Option<Age>,
+}
+
+/// A time that has passed, written as `12h` or `30d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Age {
+    pub ms: u64,
+}
+
+impl TryFrom<String> for Age {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Age, String> {
+        let ms = relais_plan::time::parse_duration(&text);
+        ms.map(|ms| Age { ms }).ok_or_else(|| format!("`{text}` is no time; write 12h or 30d"))
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -3,16 +3,19 @@
 //! Each run that is going has a task (`runner`). A run that waits for long is forgotten and costs a row; its wake-up
 //! time is in the store. Leases say who works on what; a process that died is found out and its runs are taken over.
 
+mod drain;
+
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry as Place;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use relais_engine::*;
 use relais_store::{Change, Claim, Error, Filter, NewRun, Owner, Row, Store, Which};
-use tokio::sync::{Notify, broadcast, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, watch};
+use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 use crate::host;
@@ -37,6 +40,11 @@ const MAX_PREPARED: usize = 512;
 const WAKE_AGAIN_MS: i64 = 1_000;
 /// Runs taken up in one go.
 const CLAIM_LIMIT: usize = 256;
+/// Runs in memory at once. New ones beyond this stay in the database until there is room; child runs do not count,
+/// because their parents wait for them.
+pub const MAX_ACTIVE: usize = 20_000;
+/// Journals read and folded at once: after a restart thousands of runs want theirs, and each is in memory twice then.
+const MAX_LOADING: usize = 32;
 
 pub struct Worker {
     pub(crate) store: Arc<dyn Store>,
@@ -47,6 +55,11 @@ pub struct Worker {
     models: Arc<Models>,
     prepared: Mutex<HashMap<(String, bool), Arc<Prepared>>>,
     active: Mutex<HashMap<RunId, Active>>,
+    /// Told whenever a run leaves `active`.
+    left: Notify,
+    loading: Semaphore,
+    /// Nothing new is taken up any more.
+    draining: AtomicBool,
     timers: Mutex<BinaryHeap<Reverse<(Millis, RunId)>>>,
     timer_set: Notify,
 }
@@ -54,10 +67,19 @@ pub struct Worker {
 /// A run that a task of this process is at work on.
 struct Active {
     mailbox: mpsc::Sender<Input>,
-    /// Number of the last entry that the task knows of.
-    seq: Arc<AtomicU64>,
+    standing: Arc<Standing>,
+    task: AbortHandle,
     /// How the run stood when the task ended, if it knows.
     ended: watch::Receiver<Option<Result<Rest, Error>>>,
+}
+
+/// What the task of a run lets others see of it.
+#[derive(Default)]
+pub(crate) struct Standing {
+    /// Number of the last entry that the task knows of.
+    pub seq: AtomicU64,
+    /// How long the workflow wants to go on while the process shuts down; unset until the plan is loaded.
+    pub shutdown_timeout_ms: OnceLock<Option<u64>>,
 }
 
 impl Active {
@@ -91,6 +113,9 @@ impl Worker {
             tools,
             prepared: Mutex::default(),
             active: Mutex::default(),
+            left: Notify::new(),
+            loading: Semaphore::new(MAX_LOADING),
+            draining: AtomicBool::new(false),
             timers: Mutex::default(),
             timer_set: Notify::new(),
         });
@@ -111,7 +136,7 @@ impl Worker {
 
     /// A new run, durable when this returns; the work on it goes on in the background.
     pub async fn create(self: &Arc<Worker>, opened: Opened, key: Option<String>) -> Result<RunId, Error> {
-        self.create_idle(opened, key, true).await
+        self.create_idle(opened, key, self.room() > 0).await
     }
 
     /// A new run, durable when this returns, that another process is to take up.
@@ -135,8 +160,17 @@ impl Worker {
         Ok(created)
     }
 
-    /// Takes a run up, whatever it waits for, unless somebody alive works on it. Says whether it is now ours.
+    /// Takes a run up, whatever it waits for, unless somebody alive works on it. Says whether it is now ours. While
+    /// this process shuts down, a run that waits is left as it is.
     pub async fn take_up(self: &Arc<Worker>, run: RunId) -> Result<bool, Error> {
+        if self.is_draining() && !locked(&self.active).contains_key(&run) {
+            return Ok(false);
+        }
+        self.take(run).await
+    }
+
+    /// The same for the parent or child of a run at work here, which goes on also while the process shuts down.
+    async fn take(self: &Arc<Worker>, run: RunId) -> Result<bool, Error> {
         if let Some(active) = locked(&self.active).get(&run) {
             active.nudge();
             return Ok(true);
@@ -144,9 +178,17 @@ impl Worker {
         Ok(!self.claim(Which::One(run), 1).await?.is_empty())
     }
 
-    /// Takes up what is due or orphaned.
+    /// Takes up what is due or orphaned, as far as there is room.
     pub async fn adopt(self: &Arc<Worker>, which: Which) -> Result<Vec<RunId>, Error> {
-        self.claim(which, CLAIM_LIMIT).await
+        match self.room().min(CLAIM_LIMIT) {
+            0 => Ok(Vec::new()),
+            limit => self.claim(which, limit).await,
+        }
+    }
+
+    /// How many runs may still be taken up.
+    fn room(&self) -> usize {
+        if self.is_draining() { 0 } else { MAX_ACTIVE.saturating_sub(locked(&self.active).len()) }
     }
 
     async fn claim(self: &Arc<Worker>, which: Which, limit: usize) -> Result<Vec<RunId>, Error> {
@@ -164,27 +206,46 @@ impl Worker {
     fn spawn(self: &Arc<Worker>, run: RunId, state: Option<Run>) {
         let (mailbox, inbox) = mpsc::channel(MAILBOX);
         let (ended_tx, ended) = watch::channel(None);
-        let seq = Arc::new(AtomicU64::new(0));
-        let active = Active { mailbox: mailbox.clone(), seq: seq.clone(), ended };
-        match locked(&self.active).entry(run) {
+        let standing = Arc::new(Standing::default());
+        let mut active = locked(&self.active);
+        let free = match active.entry(run) {
             // It has been let go and claimed again before its task came to an end; that looks once more.
             Place::Occupied(at_work) => return at_work.get().nudge(),
-            Place::Vacant(free) => drop(free.insert(active)),
+            Place::Vacant(free) => free,
+        };
+        let runner = Runner::new(self.clone(), run, state, mailbox.clone(), inbox, standing.clone());
+        // Spawned under the lock: its task is known from the moment on from which it may be let go.
+        let task = tokio::spawn(self.clone().work_on(run, runner, standing.clone(), ended_tx)).abort_handle();
+        free.insert(Active { mailbox, standing, task, ended });
+    }
+
+    async fn work_on(
+        self: Arc<Worker>,
+        run: RunId,
+        mut runner: Runner,
+        standing: Arc<Standing>,
+        told: watch::Sender<Option<Result<Rest, Error>>>,
+    ) {
+        let ended = runner.work().await;
+        self.forget(run);
+        let mail = if matches!(ended, Ended::Waiting { .. }) { runner.mail() } else { Vec::new() };
+        drop(runner);
+        let _ = told.send(ended.rest());
+        drop(told);
+        self.after(run, ended).await;
+        if !mail.is_empty() {
+            self.look_again(run, standing.seq.load(Ordering::Acquire), &mail).await;
         }
-        let worker = self.clone();
-        tokio::spawn(async move {
-            let mut runner = Runner::new(worker.clone(), run, state, mailbox, inbox, seq.clone());
-            let ended = runner.work().await;
-            locked(&worker.active).remove(&run);
-            let mail = if matches!(ended, Ended::Waiting { .. }) { runner.mail() } else { Vec::new() };
-            drop(runner);
-            let _ = ended_tx.send(ended.rest());
-            drop(ended_tx);
-            worker.after(run, ended).await;
-            if !mail.is_empty() {
-                worker.look_again(run, seq.load(Ordering::Acquire), &mail).await;
-            }
-        });
+    }
+
+    fn forget(&self, run: RunId) {
+        locked(&self.active).remove(&run);
+        self.left.notify_waiters();
+    }
+
+    /// Waits for a turn at reading a journal. The worker never closes the gate.
+    pub(crate) async fn loading(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.loading.acquire().await.ok()
     }
 
     /// Something was said to a task that had already let its run go.
@@ -233,7 +294,7 @@ impl Worker {
             return self.tell(Some(parent), Input::ChildEnded(child)).await;
         }
         // A parent that waited is somebody's to take; if that fails its own wake-up time finds it.
-        let _ = self.take_up(parent.run).await;
+        let _ = self.take(parent.run).await;
     }
 
     pub(crate) fn wake_later(&self, run: RunId, at: Millis) {
@@ -326,7 +387,7 @@ impl Worker {
         } else if summary.status.is_final() {
             return Ok(());
         }
-        self.take_up(run).await?;
+        self.take(run).await?;
         Ok(())
     }
 
@@ -400,6 +461,8 @@ async fn timers(worker: Arc<Worker>) {
         let next = locked(&worker.timers).peek().map(|Reverse((at, _))| *at);
         let now = worker.clock.now();
         match next {
+            // What waits goes on in the next process.
+            _ if worker.is_draining() => return,
             Some(at) if at <= now => {
                 let due = locked(&worker.timers).pop();
                 if let Some(Reverse((_, run))) = due {
@@ -438,7 +501,7 @@ async fn changes(worker: Arc<Worker>, mut tail: broadcast::Receiver<Change>) {
 impl Worker {
     fn nudge(&self, change: Option<Change>) {
         let active = locked(&self.active);
-        let news = |a: &Active, change: &Change| change.seq > a.seq.load(Ordering::Acquire);
+        let news = |a: &Active, change: &Change| change.seq > a.standing.seq.load(Ordering::Acquire);
         match change {
             Some(change) => {
                 if let Some(active) = active.get(&change.run).filter(|a| news(a, &change)) {

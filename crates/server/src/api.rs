@@ -64,6 +64,7 @@ pub fn router(app: App) -> Router {
     });
     router
         .route("/api/v1/openapi.json", openapi)
+        .merge(crate::health::routes())
         .fallback(nothing_there)
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(app.clone(), guard))

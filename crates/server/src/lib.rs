@@ -5,6 +5,7 @@ mod api;
 mod body;
 mod caller;
 mod guard;
+mod health;
 mod listen;
 mod origin;
 mod pages;

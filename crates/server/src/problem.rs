@@ -42,6 +42,9 @@ pub struct Finding {
     /// From 1; null where the text as a whole is meant.
     pub line: Option<usize>,
     pub column: Option<usize>,
+    /// The bytes of the text that are meant, for editors; both 0 where it is the text as a whole.
+    pub start: u32,
+    pub end: u32,
     pub message: String,
     /// What would be right.
     pub help: Option<String>,
@@ -53,7 +56,8 @@ impl From<relais_service::Finding> for Finding {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        Finding { severity, line: found.line, column: found.column, message: found.message, help: found.help }
+        let relais_service::Finding { line, column, span, message, help, .. } = found;
+        Finding { severity, line, column, start: span.start, end: span.end, message, help }
     }
 }
 

@@ -41,19 +41,49 @@ impl Config {
                 read.push(file);
             }
         }
-        let settings = settings(table, &read)?;
+        let mut settings = settings(table, &read)?;
+        settings.database = settings.database.as_deref().map(database_path).transpose()?;
         let folder = project.and_then(|file| file.parent().map(Path::to_owned)).unwrap_or_else(|| current.to_owned());
         let user = std::env::var("USER").unwrap_or_else(|_| "local".to_owned());
         Ok(Config { home, folder, settings, read, user })
     }
 
     pub fn database(&self) -> PathBuf {
-        self.home.join("relais.db")
+        match &self.settings.database {
+            Some(path) => self.folder.join(path),
+            None => self.home.join("relais.db"),
+        }
+    }
+
+    /// Another database than the configured one: a path, relative ones from the current folder, or `sqlite:PATH`.
+    pub fn with_database(mut self, text: &str, current: &Path) -> Result<Config, Error> {
+        let path = current.join(database_path(text)?);
+        self.settings.database = Some(path.display().to_string());
+        Ok(self)
     }
 
     pub fn workspaces(&self) -> PathBuf {
         self.home.join("workspaces")
     }
+}
+
+/// The file that is meant; other databases are not in this build.
+fn database_path(text: &str) -> Result<String, Error> {
+    let rest = match text.split_once(':') {
+        Some(("sqlite", rest)) => rest.strip_prefix("//").unwrap_or(rest),
+        Some((scheme @ ("postgres" | "postgresql" | "mysql" | "mariadb"), _)) => {
+            let text = format!("the database {scheme}:… cannot be used: this build keeps its data in SQLite only");
+            return Err(Error::Invalid(format!("{text}; give the path of a file, or sqlite:PATH")));
+        }
+        Some((scheme, rest)) if rest.starts_with("//") => {
+            return Err(Error::Invalid(format!("there is no database `{scheme}`; give a path, or sqlite:PATH")));
+        }
+        _ => text,
+    };
+    if rest.is_empty() || rest == ":memory:" {
+        return Err(Error::Invalid("a database needs a file; give its path, or sqlite:PATH".into()));
+    }
+    Ok(rest.to_owned())
 }
 
 fn default_home() -> Result<PathBuf, Error> {
@@ -124,6 +154,40 @@ mod tests {
         assert_eq!((openai.max_concurrent, openai.base_url.as_deref()), (Some(5), Some("http://x")));
         assert_eq!(config.settings.default_model.as_deref(), Some("a/b"));
         assert!(config.folder.ends_with("project"));
+    }
+
+    #[test]
+    fn a_database_is_a_file_or_a_clear_error() {
+        let check = |text: &str, expected: Result<&str, &str>| {
+            let config = load("", "").unwrap().with_database(text, Path::new("/here"));
+            match (config.map(|config| config.database()), expected) {
+                (Ok(path), Ok(expected)) => assert_eq!(path, Path::new(expected), "{text}"),
+                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{text}: {error}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        };
+        check("a.db", Ok("/here/a.db"));
+        check("sqlite:a.db", Ok("/here/a.db"));
+        check("sqlite:///data/a.db", Ok("/data/a.db"));
+        check("/data/a:b.db", Ok("/data/a:b.db"));
+        check("postgres://me:secret@host/db", Err("SQLite only"));
+        check("mysql://host/db", Err("SQLite only"));
+        check("http://host/db", Err("no database `http`"));
+        check("sqlite::memory:", Err("needs a file"));
+        check("", Err("needs a file"));
+        let configured = load("", "database = \"data/mine.db\"\n").unwrap();
+        assert_eq!(configured.database(), configured.folder.join("data/mine.db"));
+        assert!(load("", "database = \"postgres://host/db\"\n").is_err());
+    }
+
+    #[test]
+    fn times_to_keep_runs_are_read_with_their_line() {
+        let config = load("[retention]\nkeep = \"30d\"\n", "[retention]\nfailed = \"90d\"\n").unwrap();
+        let day_ms = 24 * 3_600_000;
+        let (keep, failed) = (config.settings.retention.keep, config.settings.retention.failed);
+        assert_eq!((keep.unwrap().ms, failed.unwrap().ms), (30 * day_ms, 90 * day_ms));
+        let error = load("[retention]\nkeep = \"soon\"\n", "").unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("soon"), "{error}");
     }
 
     #[test]

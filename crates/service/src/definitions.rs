@@ -150,7 +150,7 @@ struct Files;
 impl Loader for Files {
     fn load(&self, reference: &str, from: &str) -> Result<Source, String> {
         let base = Path::new(from).parent().unwrap_or(Path::new("."));
-        read_file(&base.join(reference)).map_err(|e| e.to_string())
+        source_of(&base.join(reference)).map_err(|e| e.to_string())
     }
 
     fn variable(&self, name: &str) -> Result<Option<String>, String> {
@@ -158,7 +158,8 @@ impl Loader for Files {
     }
 }
 
-fn read_file(path: &Path) -> Result<Source, Error> {
+/// The text of a workflow file.
+pub fn source_of(path: &Path) -> Result<Source, Error> {
     let name = path.display().to_string();
     let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("{name}: {error}"));
     let facts = std::fs::metadata(path).map_err(|e| wrong(&e))?;
@@ -217,12 +218,12 @@ impl Definitions {
 
     /// Reads a workflow file and finds everything wrong with it. MCP servers are not asked.
     pub fn read(&self, path: &Path, options: &ReadOptions) -> Result<Definition, Error> {
-        Ok(self.check_text(read_file(path)?, &Files, options))
+        Ok(self.check_text(source_of(path)?, &Files, options))
     }
 
     /// The same with every branch of it, unless one of them was asked for.
     pub fn read_whole(&self, path: &Path, options: &ReadOptions) -> Result<Whole, Error> {
-        Ok(self.check_whole(read_file(path)?, &Files, options))
+        Ok(self.check_whole(source_of(path)?, &Files, options))
     }
 
     pub(crate) fn check_whole(&self, source: Source, loader: &dyn Loader, options: &ReadOptions) -> Whole {
@@ -236,7 +237,7 @@ impl Definitions {
         Whole::new(main, branches)
     }
 
-    fn check_text(&self, source: Source, loader: &dyn Loader, options: &ReadOptions) -> Definition {
+    pub(crate) fn check_text(&self, source: Source, loader: &dyn Loader, options: &ReadOptions) -> Definition {
         let Loaded { format, branches, plan, mut problems, children } = relais_dialects::read(&source, loader, options);
         if let Some(plan) = &plan {
             let world = Known { definitions: self, tools: Some(self.tools.own_specs()) };

@@ -45,6 +45,8 @@ pub struct Finding {
     /// From 1; none where the text as a whole is meant.
     pub line: Option<usize>,
     pub column: Option<usize>,
+    /// The same as bytes of the text.
+    pub span: Span,
     pub message: String,
     /// What would be right.
     pub help: Option<String>,
@@ -61,6 +63,7 @@ impl Finding {
             severity: problem.severity,
             line: place.map(|(line, _)| line),
             column: place.map(|(_, column)| column),
+            span: problem.span,
             message: problem.message.clone(),
             help: problem.help.clone(),
         }

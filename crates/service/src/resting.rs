@@ -30,7 +30,8 @@ impl Service {
         }
     }
 
-    async fn rests(&self, row: &Row) -> Result<bool, Error> {
+    /// Nothing more happens to it until somebody does something.
+    pub async fn rests(&self, row: &Row) -> Result<bool, Error> {
         let summary = &row.summary;
         // Whoever has taken it up has read an answer or a signal that the row does not show yet.
         if row.owner.is_some() {

@@ -86,6 +86,7 @@ impl Service {
 
     /// The same with any key: whoever calls it makes sure that the key stands for one piece of work.
     pub(crate) async fn start_once(&self, checked: &Checked, start: Start) -> Result<(RunId, Opened), Error> {
+        self.must_take_work()?;
         let plan = &checked.plan;
         let input = if start.input.is_null() { Value::Object(Map::new()) } else { start.input };
         if let Some(schema) = &plan.input_schema {
@@ -216,25 +217,7 @@ impl Service {
         if let Some(id) = text.and_then(|t| t.parse::<RunId>().ok()) {
             return Ok(self.row(id).await?.summary.run);
         }
-        let roots_only = text.is_none();
-        let page = self.runs(Filter { limit: 1_000, roots_only, ..Filter::default() }).await?;
-        let Some(prefix) = text else {
-            let newest = page.rows.first().map(|r| r.summary.run);
-            return newest.ok_or_else(|| Error::NotFound("there are no runs yet".into()));
-        };
-        let wanted = prefix.to_lowercase();
-        let fits = |row: &&Row| {
-            wanted.len() >= SHORTEST_PREFIX && {
-                let id = row.summary.run.to_string();
-                id.starts_with(&wanted) || id.ends_with(&wanted)
-            }
-        };
-        let found: Vec<RunId> = page.rows.iter().filter(fits).map(|r| r.summary.run).collect();
-        match found.as_slice() {
-            [] => Err(Error::NotFound(format!("there is no run `{prefix}`; `relais runs` lists them"))),
-            [one] => Ok(*one),
-            several => Err(Error::Invalid(format!("`{prefix}` fits {} runs; give more of the id", several.len()))),
-        }
+        meant(&self.runs(among(text)).await?, text)
     }
 
     pub async fn load(&self, run: RunId) -> Result<(Arc<Program>, Vec<Entry>, Run), Error> {
@@ -300,6 +283,7 @@ impl Service {
 
     /// Goes on after a pause, a failure, a cancel or a crash.
     pub async fn resume(&self, run: RunId, with: ResumeWith) -> Result<(), Error> {
+        self.must_take_work()?;
         let (_, _, state) = self.load(run).await?;
         let status = state.closed.as_ref().map(|c| c.status);
         if let Some(status) = status.filter(|s| s.is_success()) {
@@ -334,6 +318,7 @@ impl Service {
 
     /// Runs again from a step on; what came before is kept.
     pub async fn retry(&self, run: RunId, from: &str, redo: bool) -> Result<(), Error> {
+        self.must_take_work()?;
         let (program, _, state) = self.load(run).await?;
         let back = self.going_back(&program, &state, from, redo)?;
         self.signal(run, Signal::Rewound(back)).await
@@ -354,6 +339,7 @@ impl Service {
 
     /// A new run that shares what the other did before a step.
     pub async fn fork(&self, run: RunId, fork: Fork) -> Result<RunId, Error> {
+        self.must_take_work()?;
         let (program, entries, state) = self.load(run).await?;
         let mut back = self.going_back(&program, &state, &fork.from, fork.redo)?;
         let mut opened = state.opened.clone();
@@ -505,6 +491,32 @@ impl Service {
             self.worker().take_up(run).await?;
         }
         Ok(())
+    }
+}
+
+/// The runs among which the one is that somebody means by a part of its id, or by nothing: the newest.
+pub fn among(text: Option<&str>) -> Filter {
+    Filter { limit: 1_000, roots_only: text.is_none(), ..Filter::default() }
+}
+
+/// The run on a page of [`among`] that is meant.
+pub fn meant(page: &Page, text: Option<&str>) -> Result<RunId, Error> {
+    let Some(prefix) = text else {
+        let newest = page.rows.first().map(|r| r.summary.run);
+        return newest.ok_or_else(|| Error::NotFound("there are no runs yet".into()));
+    };
+    let wanted = prefix.to_lowercase();
+    let fits = |row: &&Row| {
+        wanted.len() >= SHORTEST_PREFIX && {
+            let id = row.summary.run.to_string();
+            id.starts_with(&wanted) || id.ends_with(&wanted)
+        }
+    };
+    let found: Vec<RunId> = page.rows.iter().filter(fits).map(|r| r.summary.run).collect();
+    match found.as_slice() {
+        [] => Err(Error::NotFound(format!("there is no run `{prefix}`; `relais runs` lists them"))),
+        [one] => Ok(*one),
+        several => Err(Error::Invalid(format!("`{prefix}` fits {} runs; give more of the id", several.len()))),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use relais_engine::RunStatus;
+use relais_runtime::settings::Retention;
 use relais_store::{Prune, Pruned, SqliteStore};
 
 use crate::{Error, Service};
@@ -14,26 +15,52 @@ const PRUNED_AT_ONCE: usize = 500;
 const FINAL: [RunStatus; 5] =
     [RunStatus::Completed, RunStatus::Stopped, RunStatus::PartialSuccess, RunStatus::Failed, RunStatus::Cancelled];
 
+fn kept_ms(retention: &Retention, status: RunStatus) -> Option<u64> {
+    let own = match status {
+        RunStatus::Completed => retention.completed,
+        RunStatus::Stopped => retention.stopped,
+        RunStatus::PartialSuccess => retention.partial_success,
+        RunStatus::Failed => retention.failed,
+        RunStatus::Cancelled => retention.cancelled,
+        RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => return None,
+    };
+    own.or(retention.keep).map(|age| age.ms)
+}
+
 impl Service {
     /// Removes finished runs (of these statuses, or all) that ended before the time to keep, and their workspaces.
     pub async fn prune(&self, keep_ms: u64, statuses: &[RunStatus]) -> Result<Pruned, Error> {
         if let Some(status) = statuses.iter().find(|status| !status.is_final()) {
             return Err(Error::Invalid(format!("a run that is {} cannot be removed; cancel it first", status.word())));
         }
-        let keep = i64::try_from(keep_ms).unwrap_or(i64::MAX);
-        let limit = self.core.clock.now().saturating_sub(keep);
         let statuses = if statuses.is_empty() { &FINAL } else { statuses };
-        let before: Vec<_> = statuses.iter().map(|status| (*status, limit)).collect();
+        self.prune_older(statuses.iter().map(|status| (*status, keep_ms))).await
+    }
+
+    /// Removes what the settings do not keep any longer.
+    pub async fn retain(&self, retention: &Retention) -> Result<Pruned, Error> {
+        let kept = FINAL.iter().filter_map(|status| Some((*status, kept_ms(retention, *status)?)));
+        self.prune_older(kept).await
+    }
+
+    /// Each status with the time that its runs are kept after they ended.
+    async fn prune_older(&self, kept: impl Iterator<Item = (RunStatus, u64)>) -> Result<Pruned, Error> {
+        let now = self.core.clock.now();
+        let limit = |keep_ms: u64| now.saturating_sub(i64::try_from(keep_ms).unwrap_or(i64::MAX));
+        let before: Vec<_> = kept.map(|(status, keep_ms)| (status, limit(keep_ms))).collect();
         let mut total = Pruned::default();
         loop {
             let pruned = self.core.store.prune(Prune { before: before.clone(), limit: PRUNED_AT_ONCE }).await?;
             total.runs += pruned.runs;
             total.blobs += pruned.blobs;
             if pruned.runs == 0 {
-                self.remove_workspaces().await?;
-                return Ok(total);
+                break;
             }
         }
+        if total.runs > 0 {
+            self.remove_workspaces().await?;
+        }
+        Ok(total)
     }
 
     /// Removes the workspaces of runs that are gone.
@@ -42,8 +69,9 @@ impl Service {
         let Ok(found) = std::fs::read_dir(&folder) else { return Ok(()) };
         for entry in found.flatten() {
             let Some(run) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            match self.row(run).await {
-                Err(Error::NotFound(_)) => {
+            // Whose run it is does not matter here: another user's must not look as if it were gone.
+            match self.worker().row(run).await {
+                Err(relais_store::Error::NotFound(_)) => {
                     std::fs::remove_dir_all(entry.path()).map_err(|e| Error::folder(&entry.path(), &e))?;
                 }
                 other => drop(other?),

@@ -2,12 +2,12 @@
 
 use anyhow::bail;
 use relais_engine::RunId;
-use relais_service::{Service, Waits};
+use relais_service::Waits;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::onward::{Onward, Spoken};
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::{given, questions, screen, which};
 
 /// Answer a question of a run, or approve a tool call; without a value, list the open questions
@@ -52,20 +52,20 @@ pub fn run(mut args: Args, global: &Global) -> anyhow::Result<Exit> {
         bail!("too many words; with --last leave out the run: relais answer --last [VALUE]");
     }
     let Some(value) = value else { return list(run.as_deref(), global) };
-    args.onward.serve(global, async |service: &Service| {
-        let run = service.find_run(run.as_deref()).await?;
-        let (owner, waits) = meant(service, run, args.step.as_deref()).await?;
+    args.onward.serve(global, async |session: &Session| {
+        let run = session.find_run(run.as_deref()).await?;
+        let (owner, waits) = meant(session, run, args.step.as_deref()).await?;
         let answer = answer(&waits, &value, &args)?;
-        let spoken = Spoken::before(service, owner).await?;
-        service.answer(owner, Some(&waits.command.to_string()), answer).await?;
+        let spoken = Spoken::before(session, owner).await?;
+        session.answer(owner, Some(&waits.command.to_string()), answer).await?;
         Ok(Some(spoken))
     })
 }
 
 fn list(run: Option<&str>, global: &Global) -> anyhow::Result<Exit> {
-    global.serve(async |service: &Service| {
-        let run = service.find_run(run).await?;
-        let open = service.open_questions(run).await?;
+    global.serve(async |session: &Session| {
+        let run = session.find_run(run).await?;
+        let open = session.open_questions(run).await?;
         if open.is_empty() {
             screen::note(&format!("run {run} asks nothing"));
         }
@@ -77,9 +77,9 @@ fn list(run: Option<&str>, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// The question that is meant, of the run or of a run that it waits for.
-async fn meant(service: &Service, run: RunId, step: Option<&str>) -> anyhow::Result<(RunId, Waits)> {
+async fn meant(session: &Session, run: RunId, step: Option<&str>) -> anyhow::Result<(RunId, Waits)> {
     let fits = |waits: &Waits| step.is_none_or(|s| waits.step == s || waits.command.to_string() == s);
-    let open = service.open_questions(run).await?;
+    let open = session.open_questions(run).await?;
     let known: Vec<String> = open.iter().map(|(_, w)| w.step.clone()).collect();
     let mut found: Vec<(RunId, Waits)> = open.into_iter().filter(|(_, waits)| fits(waits)).collect();
     match (found.pop(), found.is_empty()) {

@@ -19,7 +19,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    global.serve(async |service: &Service| {
+    global.serve_here(async |service: &Service| {
         service.backup(&args.file).await?;
         screen::note(&format!("copied to {}", args.file.display()));
         Ok(Exit::Done)

@@ -1,12 +1,10 @@
 //! `relais cancel`: ends a run that is going or waiting.
 
-use relais_service::Service;
-
 use crate::attend::{Manner, attend};
 use crate::exit::Exit;
 use crate::progress::Style;
 use crate::screen;
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::which::RunChoice;
 
 /// Cancel a run: model calls are closed, tool processes killed, exit steps run
@@ -22,15 +20,15 @@ pub struct Args {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let verbose = global.verbose;
-    global.serve(async |service: &Service| {
-        let run = args.run.find(service).await?;
-        let since = service.row(run).await?.seq;
-        service.cancel(run).await?;
-        if service.worked_on_elsewhere(run).await? {
+    global.serve(async |session: &Session| {
+        let run = args.run.find(session).await?;
+        let since = session.row(run).await?.seq;
+        session.cancel(run).await?;
+        if session.worked_on_elsewhere(run).await? {
             screen::note(&format!("run {run} was told to end"));
             return Ok(Exit::Done);
         }
-        let exit = attend(service, run, since, Manner { style: Style::Plain, verbose, wait: false }).await?;
+        let exit = attend(session, run, since, Manner { style: Style::Plain, verbose, wait: false }).await?;
         // That it is cancelled is what was wanted.
         Ok(if exit == Exit::Cancelled { Exit::Done } else { exit })
     })

@@ -1,14 +1,13 @@
 //! `relais exec`: a workflow file run for a program that reads along, with what each step gave at the end.
 
 use relais_service::Format;
-use relais_service::Service;
 
 use crate::attend::{Manner, attend};
 use crate::begin::Begin;
 use crate::exit::Exit;
 use crate::progress::Style;
 use crate::screen;
-use crate::session::Global;
+use crate::session::{Global, Session};
 
 /// Run a workflow file, tell everything as it happens, and print what each step gave
 ///
@@ -38,10 +37,10 @@ const HEADING: &str = "--- Step Context ---";
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let style = if args.json { Style::Json } else { Style::Stream };
     let manner = Manner { style, verbose: global.verbose, wait: args.wait };
-    global.serve(async |service: &Service| {
-        let Some(run) = args.begin.start(service).await? else { return Ok(Exit::Usage) };
-        let exit = attend(service, run, 0, manner).await?;
-        let context = service.view(run, Format::Pipeline).await?;
+    global.serve(async |session: &Session| {
+        let Some(run) = args.begin.start(session).await? else { return Ok(Exit::Usage) };
+        let exit = attend(session, run, 0, manner).await?;
+        let context = session.view(run, Format::Pipeline).await?;
         screen::note(&format!("{HEADING}\n{}", serde_json::to_string_pretty(&context)?));
         Ok(exit)
     })

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use relais_service::{Fork, Service};
+use relais_service::Fork;
 
 use crate::exit::Exit;
 use crate::onward::{Onward, Spoken};
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::which::RunChoice;
 use crate::{definition, given, screen};
 
@@ -39,13 +39,14 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    args.onward.serve(global, async |service: &Service| {
-        let run = args.run.find(service).await?;
-        let (program, _, state) = service.load(run).await?;
-        let input = given::pairs(&args.input, program.plan.input_schema.as_ref())?;
+    args.onward.serve(global, async |session: &Session| {
+        let run = args.run.find(session).await?;
+        let since = session.row(run).await?.seq;
+        let input = given::pairs(&args.input, session.input_schema(run).await?.as_ref())?;
         let definition = match &args.file {
             Some(file) => {
-                let simulate = state.opened.mode.simulate;
+                let service = session.local("`fork --file`")?;
+                let simulate = service.trace(run).await?.simulated;
                 let checked = definition::checked_file(service, file, simulate, args.model.as_deref()).await?;
                 let Some(checked) = checked else { return Ok(None) };
                 Some(checked)
@@ -54,9 +55,9 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         };
         let input = Some(input).filter(|fields| !fields.is_empty());
         let fork = Fork { from: args.from.clone(), input, model: args.model.clone(), definition, redo: args.redo };
-        let root = service.fork(run, fork).await?;
+        let root = session.fork(run, fork).await?;
         screen::note(&format!("run {root}, forked from {run}"));
         // What both share has been shown with the other run.
-        Ok(Some(Spoken { root, since: state.seq }))
+        Ok(Some(Spoken { root, since }))
     })
 }

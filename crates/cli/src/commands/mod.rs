@@ -26,6 +26,7 @@ mod tools;
 mod validate;
 mod watch;
 mod work;
+mod workflows;
 
 use clap::Subcommand;
 
@@ -40,6 +41,7 @@ pub enum Command {
     Plan(plan::Args),
     Graph(graph::Args),
     Convert(convert::Args),
+    Workflows(workflows::Args),
     Runs(runs::Args),
     Show(show::Args),
     Watch(watch::Args),
@@ -72,6 +74,7 @@ impl Command {
             Command::Plan(args) => plan::run(args, global),
             Command::Graph(args) => graph::run(args, global),
             Command::Convert(args) => convert::run(args, global),
+            Command::Workflows(args) => workflows::run(args, global),
             Command::Runs(args) => runs::run(args, global),
             Command::Show(args) => show::run(args, global),
             Command::Watch(args) => watch::run(args, global),

@@ -1,10 +1,8 @@
 //! `relais pause`: nothing new starts in a run until it is resumed.
 
-use relais_service::Service;
-
 use crate::exit::Exit;
 use crate::screen;
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::which::RunChoice;
 
 /// Pause a run: what is under way ends, nothing new starts
@@ -16,11 +14,11 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    global.serve(async |service: &Service| {
-        let run = args.run.find(service).await?;
-        service.pause(run).await?;
-        if !service.worked_on_elsewhere(run).await? {
-            service.settle(run).await?;
+    global.serve(async |session: &Session| {
+        let run = args.run.find(session).await?;
+        session.pause(run).await?;
+        if !session.worked_on_elsewhere(run).await? {
+            session.settle(run).await?;
         }
         screen::note(&format!("run {run} is paused; `relais resume {run}` goes on"));
         Ok(Exit::Done)

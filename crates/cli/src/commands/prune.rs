@@ -27,7 +27,7 @@ fn duration(text: &str) -> Result<u64, String> {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let statuses: Vec<_> = args.status.iter().copied().map(Into::into).collect();
-    global.serve(async |service: &Service| {
+    global.serve_here(async |service: &Service| {
         let pruned = service.prune(args.keep, &statuses).await?;
         let values = counted(pruned.blobs as usize, "stored value");
         screen::note(&format!("removed {} and {values}", counted(pruned.runs as usize, "run")));

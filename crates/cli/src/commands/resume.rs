@@ -5,14 +5,14 @@ use relais_engine::RunId;
 use relais_plan::Budget;
 use relais_plan::time::parse_duration;
 use relais_runtime::Rest;
-use relais_service::{ResumeWith, Service};
+use relais_service::ResumeWith;
 use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
 use crate::onward::{Onward, Spoken};
 use crate::screen;
-use crate::session::Global;
+use crate::session::{Global, Session};
 
 /// Go on with a run after a pause, a failure, a cancel or a crash
 ///
@@ -50,14 +50,14 @@ pub struct Args {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     if args.all {
-        return global.serve(async |service: &Service| all(service).await);
+        return global.serve(async |session: &Session| all(session).await);
     }
     let assume = args.assume.as_deref().map(assumed).transpose()?;
     let with = ResumeWith { budget: args.budget.unwrap_or_default(), redo: args.redo, assume };
-    args.onward.serve(global, async |service: &Service| {
-        let run = service.find_run(args.run.as_deref()).await?;
-        let spoken = Spoken::before(service, run).await?;
-        service.resume(run, with).await?;
+    args.onward.serve(global, async |session: &Session| {
+        let run = session.find_run(args.run.as_deref()).await?;
+        let spoken = Spoken::before(session, run).await?;
+        session.resume(run, with).await?;
         Ok(Some(spoken))
     })
 }
@@ -67,8 +67,8 @@ fn assumed(text: &str) -> anyhow::Result<Value> {
 }
 
 /// Takes everything up and stays until all of it rests.
-async fn all(service: &Service) -> anyhow::Result<Exit> {
-    let runs = service.adopt_all().await?;
+async fn all(session: &Session) -> anyhow::Result<Exit> {
+    let runs = session.local("`resume --all`")?.adopt_all().await?;
     screen::note(&format!("{} taken up", crate::words::counted(runs.len(), "run")));
     let mut interrupts = Interrupts::listen()?;
     let mut exit = Exit::Done;
@@ -78,7 +78,7 @@ async fn all(service: &Service) -> anyhow::Result<Exit> {
                 screen::note("let go; `relais resume --all` goes on");
                 return Ok(Exit::LetGo);
             }
-            rest = service.settle(run) => exit = told(run, &rest?, exit),
+            rest = session.settle(run) => exit = told(run, &rest?, exit),
         }
     }
     Ok(exit)

@@ -1,10 +1,8 @@
 //! `relais retry`: a run again from a step on.
 
-use relais_service::Service;
-
 use crate::exit::Exit;
 use crate::onward::{Onward, Spoken};
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::which::RunChoice;
 
 /// Run a finished run again from a step on; what came before it is kept
@@ -29,10 +27,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    args.onward.serve(global, async |service: &Service| {
-        let run = args.run.find(service).await?;
-        let spoken = Spoken::before(service, run).await?;
-        service.retry(run, &args.from, args.redo).await?;
+    args.onward.serve(global, async |session: &Session| {
+        let run = args.run.find(session).await?;
+        let spoken = Spoken::before(session, run).await?;
+        session.retry(run, &args.from, args.redo).await?;
         Ok(Some(spoken))
     })
 }

@@ -1,13 +1,11 @@
 //! `relais run`: a workflow file from its text to its result.
 
-use relais_service::Service;
-
 use crate::attend::{Manner, attend};
 use crate::begin::Begin;
 use crate::exit::Exit;
 use crate::progress::Style;
-use crate::session::Global;
-use crate::{detach, screen};
+use crate::screen;
+use crate::session::{Global, Session};
 
 /// Run a workflow file and print its result
 ///
@@ -38,19 +36,19 @@ pub struct Args {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     if args.detach {
-        return global.hand_over(async |service: &Service| start_and_leave(args.begin, service).await);
+        return global.hand_over(async |session: &Session| start_and_leave(args.begin, session).await);
     }
     let manner = Manner { style: Style::of(args.json), verbose: global.verbose, wait: args.wait };
-    global.serve(async |service: &Service| match args.begin.start(service).await? {
-        Some(run) => attend(service, run, 0, manner).await,
+    global.serve(async |session: &Session| match args.begin.start(session).await? {
+        Some(run) => attend(session, run, 0, manner).await,
         None => Ok(Exit::Usage),
     })
 }
 
-async fn start_and_leave(begin: Begin, service: &Service) -> anyhow::Result<Exit> {
-    let Some(run) = begin.start(service).await? else { return Ok(Exit::Usage) };
-    if !service.row(run).await?.summary.status.is_final() {
-        detach::work_on(service.config(), run)?;
+async fn start_and_leave(begin: Begin, session: &Session) -> anyhow::Result<Exit> {
+    let Some(run) = begin.start(session).await? else { return Ok(Exit::Usage) };
+    if !session.row(run).await?.summary.status.is_final() {
+        session.leave(run)?;
     }
     screen::out(&run.to_string())?;
     Ok(Exit::Done)

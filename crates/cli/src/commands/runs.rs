@@ -4,11 +4,10 @@ use clap::ValueEnum;
 use comfy_table::{Table, presets};
 use relais_engine::{RunStatus, Summary};
 use relais_plan::time::format_duration;
-use relais_service::Service;
 use relais_store::Filter;
 
 use crate::exit::Exit;
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::{screen, words};
 
 /// List runs, newest first
@@ -61,7 +60,7 @@ impl From<Status> for RunStatus {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    global.serve(async |service: &Service| {
+    global.serve(async |session: &Session| {
         let filter = Filter {
             status: args.status.iter().copied().map(RunStatus::from).collect(),
             workflow: args.workflow.clone(),
@@ -69,7 +68,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
             roots_only: !args.children,
             ..Filter::default()
         };
-        let page = service.runs(filter).await?;
+        let page = session.runs(filter).await?;
         let rows: Vec<Summary> = page.rows.into_iter().map(|row| row.summary).collect();
         if args.json {
             for row in &rows {

@@ -1,18 +1,31 @@
 //! `relais serve`: the engine, the API and everything that starts runs by itself, in one process.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use relais_server::{App, Options};
-use relais_service::Service;
+use relais_plan::time::format_duration;
+use relais_server::{App, Listening, Options};
+use relais_service::{Age, Config, Error, Retention, Service};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
 use crate::screen;
 use crate::session::Global;
+use crate::words::counted;
 
 /// Serve the API and work on runs until told to stop
+///
+/// Takes up every run that is due or that a dead process left behind. After SIGTERM or Ctrl-C nothing new starts;
+/// runs that are going may end within the grace time, then the server stops. What is left goes on from the journal at
+/// the next start. A second signal stops at once; both are safe.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  relais serve --listen 127.0.0.1:7300")]
+#[command(after_help = "\
+Examples:
+  relais serve
+  relais serve --listen 127.0.0.1:8080 --database /srv/relais.db
+  relais serve --grace 5m --keep 30d")]
 pub struct Args {
     /// The address to listen on
     #[arg(long, value_name = "ADDR", env = "RELAIS_LISTEN", default_value = "127.0.0.1:7300")]
@@ -20,17 +33,95 @@ pub struct Args {
     /// Let nobody in without a token, on this machine neither
     #[arg(long)]
     require_token: bool,
+    /// The database: the path of a file, or sqlite:PATH [default: relais.db in the home folder]
+    #[arg(long, value_name = "URL", env = "RELAIS_DATABASE", hide_env_values = true)]
+    database: Option<String>,
+    /// How long runs may go on after a signal to stop; a workflow's own `shutdown_timeout` stands over it
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = age)]
+    grace: Age,
+    /// Remove runs so long after they have ended: 12h, 30d [default: never, or as [retention] says]
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    keep: Option<Age>,
 }
 
+fn age(text: &str) -> Result<Age, String> {
+    Age::try_from(text.to_owned())
+}
+
+/// How long what is under way may take to end when everything else has: requests, and loops in their last turn.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
+
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    global.serve(async |service: &Service| {
+    global.serve_with(args.config(global.config()?)?, async |service: &Service| {
         let mut interrupts = Interrupts::listen()?;
         let options = Options { listen: args.listen, require_token: args.require_token };
         let server = relais_server::listen(App::new(service.clone()), &options).await?;
-        service.adopt_all().await?;
+        let retention = args.retention(service.config());
+        let (stop, loops) = begin(service, retention);
         screen::note(&format!("listening on http://{}", server.address));
         interrupts.next().await;
-        server.stop().await?;
+        let _ = stop.send(true);
+        leave(service, &args, &mut interrupts).await;
+        end(server, loops).await;
         Ok(Exit::Done)
     })
+}
+
+impl Args {
+    fn config(&self, config: Config) -> anyhow::Result<Config> {
+        match &self.database {
+            Some(text) => Ok(config.with_database(text, &std::env::current_dir()?)?),
+            None => Ok(config),
+        }
+    }
+
+    fn retention(&self, config: &Config) -> Retention {
+        let configured = config.settings.retention;
+        Retention { keep: self.keep.or(configured.keep), ..configured }
+    }
+}
+
+/// Everything that goes on by itself, until it is told to stop.
+fn begin(service: &Service, retention: Retention) -> (watch::Sender<bool>, JoinSet<()>) {
+    let (stop, stopped) = watch::channel(false);
+    let mut loops = JoinSet::new();
+    loops.spawn(service.clone().run_adoption(stopped.clone(), told("runs cannot be taken up")));
+    loops.spawn(service.clone().run_scheduler(stopped.clone()));
+    loops.spawn(service.clone().run_retention(retention, stopped, told("old runs cannot be removed")));
+    (stop, loops)
+}
+
+fn told(what: &'static str) -> impl Fn(&Error) {
+    move |error| screen::warning(&format!("{what}: {error}"))
+}
+
+/// What is going may end; nothing new starts. Requests are still answered: whoever watches a run sees its end.
+async fn leave(service: &Service, args: &Args, interrupts: &mut Interrupts) {
+    let grace = Duration::from_millis(args.grace.ms);
+    service.worker().stop_taking();
+    let going = service.worker().at_work();
+    if going > 0 {
+        let (runs, time) = (counted(going, "run"), format_duration(args.grace.ms));
+        screen::note(&format!("shutting down; {runs} may go on for {time}, a second signal stops at once"));
+    }
+    let left = tokio::select! {
+        left = service.drain(grace) => left,
+        _ = interrupts.next() => service.let_everything_go().await,
+    };
+    if !left.is_empty() {
+        screen::note(&format!("let go of {}; the next start goes on with them", counted(left.len(), "run")));
+    }
+}
+
+async fn end(server: Listening, mut loops: JoinSet<()>) {
+    let rest = async {
+        let stopped = server.stop().await;
+        while loops.join_next().await.is_some() {}
+        stopped
+    };
+    match tokio::time::timeout(LAST_REQUESTS, rest).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => screen::warning(&format!("the listener ended with an error: {error}")),
+        Err(_) => screen::warning("some requests were cut off"),
+    }
 }

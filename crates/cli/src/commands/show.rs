@@ -3,12 +3,12 @@
 use relais_engine::{StepStatus, Stored};
 use relais_plan::time::format_duration;
 use relais_service::trace::{CallTrace, StepTrace};
-use relais_service::{Format, Service, Trace};
+use relais_service::{Format, Trace};
 use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::screen::{self, Paint};
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::which::RunChoice;
 use crate::{definition, questions, words};
 
@@ -35,13 +35,13 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    global.serve(async |service: &Service| {
-        let run = args.run.find(service).await?;
+    global.serve(async |session: &Session| {
+        let run = args.run.find(session).await?;
         if let Some(format) = args.format {
-            screen::out(&serde_json::to_string_pretty(&service.view(run, format).await?)?)?;
+            screen::out(&serde_json::to_string_pretty(&session.view(run, format).await?)?)?;
             return Ok(Exit::Done);
         }
-        let trace = service.trace(run).await?;
+        let trace = session.trace(run).await?;
         let paint = Paint::stdout();
         let text = match (&args.step, args.json) {
             (Some(path), json) => step(&trace, path, json, paint)?,
@@ -50,7 +50,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         };
         screen::out(&text)?;
         if trace.status == "waiting" && !args.json {
-            for block in questions::told(service, run).await? {
+            for block in questions::told(session, run).await? {
                 screen::note(&block);
             }
         }

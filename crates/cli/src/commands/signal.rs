@@ -1,11 +1,10 @@
 //! `relais signal`: gives a run the signal that it waits for.
 
-use relais_service::Service;
 use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::onward::{Onward, Spoken};
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::{given, which};
 
 /// Send a named signal to a run that waits for it, or will
@@ -33,10 +32,10 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         [] => anyhow::bail!("say the signal's name: relais signal RUN NAME [VALUE]"),
         [..] => anyhow::bail!("too many words; with --last leave out the run: relais signal --last NAME [VALUE]"),
     };
-    args.onward.serve(global, async |service: &Service| {
-        let run = service.find_run(run.as_deref()).await?;
-        let spoken = Spoken::before(service, run).await?;
-        service.send(run, &name, value).await?;
+    args.onward.serve(global, async |session: &Session| {
+        let run = session.find_run(run.as_deref()).await?;
+        let spoken = Spoken::before(session, run).await?;
+        session.send(run, &name, value).await?;
         Ok(Some(spoken))
     })
 }

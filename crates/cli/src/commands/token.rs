@@ -72,7 +72,7 @@ const PAGE: usize = 1_000;
 const MAX_PAGES: usize = 100;
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    global.serve(async |service: &Service| match args.what {
+    global.serve_here(async |service: &Service| match args.what {
         What::Create(args) => create(service, args).await,
         What::List(args) => list(service, args).await,
         What::Revoke(args) => revoke(service, args.id).await,

@@ -11,11 +11,11 @@ use crate::{screen, words};
 
 /// List the tools that workflows can use: built in, and of the MCP servers in relais.toml
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  relais tools\n  relais tools --server shop --json")]
+#[command(after_help = "Examples:\n  relais tools\n  relais tools --mcp shop --json")]
 pub struct Args {
     /// Only the tools of this MCP server
     #[arg(long, value_name = "NAME")]
-    server: Option<String>,
+    mcp: Option<String>,
     /// One JSON object per tool, with the schema of its arguments
     #[arg(long)]
     json: bool,
@@ -25,7 +25,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let tools = global.definitions()?.tools;
     block_on(async {
         let mut exit = Exit::Done;
-        let found = match &args.server {
+        let found = match &args.mcp {
             Some(server) => tools.select(&[format!("mcp:{server}/*")]).await.map_err(relais_service::Error::from),
             None => {
                 let listed = tools.list().await;

@@ -1,14 +1,13 @@
 //! `relais watch`: a run that somebody else works on, as it goes.
 
 use relais_engine::{RunId, RunStatus};
-use relais_service::Service;
 use relais_service::narrate::{Notice, What};
 
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
 use crate::progress::{Progress, Style};
 use crate::questions;
-use crate::session::Global;
+use crate::session::{Global, Session};
 use crate::which::RunChoice;
 
 /// Watch a run as it goes, whichever process works on it
@@ -31,9 +30,9 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let style = Style::of(args.json);
     let verbose = global.verbose;
     // Watching must not become working.
-    global.hand_over(async |service: &Service| {
-        let run = args.run.find(service).await?;
-        let mut watching = Watching { service, run, text: args.text, progress: Progress::new(style, verbose) };
+    global.hand_over(async |session: &Session| {
+        let run = args.run.find(session).await?;
+        let mut watching = Watching { session, run, text: args.text, progress: Progress::new(style, verbose) };
         let outcome = watching.watch().await;
         watching.progress.close();
         outcome
@@ -41,7 +40,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 }
 
 struct Watching<'s> {
-    service: &'s Service,
+    session: &'s Session,
     run: RunId,
     text: bool,
     progress: Progress,
@@ -49,7 +48,7 @@ struct Watching<'s> {
 
 impl Watching<'_> {
     async fn watch(&mut self) -> anyhow::Result<Exit> {
-        let mut following = self.service.follow(self.run).await?;
+        let mut following = self.session.follow(self.run).await?;
         let mut interrupts = Interrupts::listen()?;
         let mut told_orphan = false;
         loop {
@@ -57,7 +56,7 @@ impl Watching<'_> {
                 _ = interrupts.next() => return Ok(Exit::Done),
                 notices = following.next() => match notices? {
                     Some(notices) => self.tell(&notices).await?,
-                    None => return Ok(Exit::of(self.service.row(self.run).await?.summary.status)),
+                    None => return Ok(Exit::of(self.session.row(self.run).await?.summary.status)),
                 },
             }
             if !std::mem::replace(&mut told_orphan, true) {
@@ -82,16 +81,16 @@ impl Watching<'_> {
 
     /// Who would make it go on, if nobody is at it.
     async fn tell_standing(&mut self) -> anyhow::Result<()> {
-        let status = self.service.row(self.run).await?.summary.status;
+        let status = self.session.row(self.run).await?.summary.status;
         let idle = matches!(status, RunStatus::Pending | RunStatus::Running);
-        if idle && !self.service.worked_on_elsewhere(self.run).await? {
+        if idle && self.session.is_left_alone(self.run).await? {
             self.progress.say(&format!("no process works on this run; `relais resume {}` takes it up", self.run));
         }
         Ok(())
     }
 
     async fn ask(&mut self) -> anyhow::Result<()> {
-        for block in questions::told(self.service, self.run).await? {
+        for block in questions::told(self.session, self.run).await? {
             self.progress.say(&block);
         }
         Ok(())
@@ -99,7 +98,7 @@ impl Watching<'_> {
 
     /// What a model has answered, as a block of lines.
     async fn said(&self, notice: &Notice) -> anyhow::Result<String> {
-        let text = self.service.said(notice).await?;
+        let text = self.session.said(notice).await?;
         Ok(if text.is_empty() { text } else { format!("{}\n", text.trim_end()) })
     }
 }

@@ -6,7 +6,7 @@ use relais_service::Service;
 use crate::attend::{Manner, attend};
 use crate::exit::Exit;
 use crate::progress::Style;
-use crate::session::Global;
+use crate::session::{Global, Session};
 
 /// Work on one run until it has ended or waits for somebody
 #[derive(clap::Args)]
@@ -15,8 +15,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    global.serve(async |service: &Service| {
+    global.serve_here(async |service: &Service| {
         service.adopt_tree(args.run).await?;
-        attend(service, args.run, u64::MAX, Manner { style: Style::Plain, verbose: false, wait: false }).await
+        let session = Session::Local(service.clone());
+        attend(&session, args.run, u64::MAX, Manner { style: Style::Plain, verbose: false, wait: false }).await
     })
 }

@@ -4,7 +4,9 @@
 mod control;
 mod detached;
 mod outcomes;
+mod remote;
 mod schedules;
+mod serving;
 mod support;
 mod tokens;
 mod words;

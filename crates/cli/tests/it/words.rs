@@ -94,7 +94,7 @@ fn lists_are_also_json() {
     assert!(tools.iter().any(|tool| tool["tool"] == "write_file" && tool["effect"] == "idempotent"));
     let models = json_lines(&home.relais(&["models", "--json"]).expect(0).out);
     assert!(models.iter().any(|row| row["provider"] == "openai" && row["has_key"] == true));
-    home.relais(&["tools", "--server", "none"]).expect(2).says("none");
+    home.relais(&["tools", "--mcp", "none"]).expect(2).says("none");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod events;
 mod parts;
 mod signals;
+mod starts;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use uuid::Uuid;
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::Reads;
+use crate::listen::told;
 use crate::pages::{DEFAULT_LIMIT, Page, bounded};
 use crate::problem::{Problem, Problems};
 use crate::times::instant;
@@ -30,7 +32,7 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 
 pub fn routes() -> OpenApiRouter<App> {
     let own = OpenApiRouter::new().routes(routes!(list)).routes(routes!(get));
-    own.merge(parts::routes()).merge(signals::routes()).merge(events::routes())
+    own.merge(parts::routes()).merge(signals::routes()).merge(events::routes()).merge(starts::routes())
 }
 
 /// How a run stands. `completed`, `stopped`, `partial_success`, `failed` and `cancelled` are ends.
@@ -81,6 +83,11 @@ impl From<Status> for RunStatus {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RunRow {
     pub id: Uuid,
+    /// Number of the last entry in its journal.
+    pub seq: u64,
+    /// Hash of the plan that it follows.
+    pub plan: String,
+    pub user: String,
     /// The name of the workflow.
     pub workflow: String,
     /// The id of the workflow, where the run is of a kept one.
@@ -157,6 +164,9 @@ impl From<Row> for RunRow {
         let target = summary.target;
         RunRow {
             id: summary.run,
+            seq: row.seq,
+            plan: summary.plan,
+            user: summary.user,
             workflow: summary.workflow,
             workflow_id: Some(target.workflow).filter(|id| !id.is_empty()),
             version: Some(target.version).filter(|version| *version > 0),
@@ -257,6 +267,8 @@ async fn list(Reads(service): Reads, Query(which): Query<Which>) -> Result<Json<
 pub struct RunDetails {
     #[serde(flatten)]
     pub row: RunRow,
+    /// It has ended, or nothing more happens until somebody does something.
+    pub rests: bool,
     /// What it, or a child run that it waits for, asks people.
     pub questions: Vec<Question>,
 }
@@ -333,10 +345,15 @@ async fn get(
         None => service.row(run).await?,
         Some(limit) => {
             let _place = app.room.lasting()?;
-            service.rested(run, limit).await?
+            let mut stop = app.stop.subscribe();
+            tokio::select! {
+                row = service.rested(run, limit) => row?,
+                () = told(&mut stop) => service.row(run).await?,
+            }
         }
     };
     let asks = row.summary.status == RunStatus::Waiting;
     let questions = if asks { questions(&service, run).await? } else { Vec::new() };
-    Ok(Json(RunDetails { row: row.into(), questions }))
+    let rests = service.rests(&row).await?;
+    Ok(Json(RunDetails { row: row.into(), rests, questions }))
 }

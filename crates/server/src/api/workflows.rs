@@ -207,6 +207,8 @@ pub struct StartRun {
     /// Made-up answers in place of every model and tool.
     #[serde(default)]
     pub simulate: bool,
+    /// What made-up answers are made from.
+    pub seed: Option<u64>,
     /// Takes the place of every agent's model.
     pub model: Option<String>,
 }
@@ -296,7 +298,7 @@ async fn run(
     IdempotencyKey(key): IdempotencyKey,
     Json(body): Json<StartRun>,
 ) -> Result<Accepted, Problem> {
-    let mode = Mode { simulate: body.simulate, model: body.model, ..Mode::default() };
+    let mode = Mode { simulate: body.simulate, seed: body.seed, model: body.model, ..Mode::default() };
     let start = Start { input: body.input, mode, thread: body.thread, key, trigger: None };
     let run = service.start_workflow(&id, body.branch.as_deref(), body.version, start).await?;
     let location = [(axum::http::header::LOCATION, format!("/api/v1/runs/{run}"))];

@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::App;
-use crate::body::{Path, Query};
+use crate::body::{Json, Path, Query};
 use crate::caller::Reads;
 use crate::listen::told;
 use crate::problem::{Problem, Problems};
@@ -46,12 +46,13 @@ struct From {
 ///
 /// Each event has `id: <entry>.<number>`, `event: <what>` and JSON `data` with `run`, `seq`, `nth`, `at` and what
 /// belongs to the event. A client that comes back with `Last-Event-ID` gets what came behind it, no event twice and
-/// none left out. The stream ends with the run. Where all has been seen, the answer is 204: do not come back.
+/// none left out. The stream ends with the run. Where all has been seen, the answer is 204: do not come back. With
+/// `Accept: application/json` the answer is a list of the events so far, and not more than some thousand at once.
 #[utoipa::path(get, path = "/runs/{id}/events", operation_id = "stream_run_events", tag = "runs",
     params(("id" = Uuid, Path), From,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was seen",
             pattern = r"^\d{1,18}\.\d{1,18}$")),
-    responses((status = OK, body = String, content_type = "text/event-stream"),
+    responses((status = OK, content((String = "text/event-stream"), (Vec<Object> = "application/json"))),
         (status = NO_CONTENT, description = "The run has ended and all of it was seen"), Problems))]
 async fn events(
     Reads(service): Reads,
@@ -67,8 +68,16 @@ async fn events(
     if after.is_some() && following.is_over().await? {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    if wants_list(&headers) {
+        return Ok(Json(following.so_far().await?).into_response());
+    }
     let watched = Watched { following, stop: app.stop.subscribe(), _held: held };
     Ok(Sse::new(watched.events()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+fn wants_list(headers: &HeaderMap) -> bool {
+    let accept = headers.get(axum::http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.starts_with("application/json"))
 }
 
 fn place(id: &str) -> Result<Place, Problem> {
