@@ -768,6 +768,8 @@ fn child(run: &Run, command: CommandId, start: &StartRun) -> Opened {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use std::path::PathBuf;
 
     use relais_plan::{Plan, Source};
