@@ -131,6 +131,17 @@ impl Service {
         while sending.join_next().await.is_some() {}
     }
 
+    /// Tries everything that is due now once, and answers how much that was.
+    pub async fn deliver_once(&self) -> Result<usize, Error> {
+        let senders = Senders::new(&self.config().settings, self.core.clock.clone())?;
+        let due = self.take_due(AT_ONCE).await?;
+        let tried = due.len();
+        for (owner, at) in due {
+            self.as_user(&owner).attempt(&senders, at).await;
+        }
+        Ok(tried)
+    }
+
     /// Deliveries that nobody else tries meanwhile, with their users.
     async fn take_due(&self, limit: usize) -> Result<Vec<(String, At<Delivery>)>, Error> {
         if limit == 0 {
@@ -178,34 +189,5 @@ impl Service {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn delivery(attempts: u32) -> Delivery {
-        let message = Message {
-            id: "m".into(),
-            kind: "run.failed".into(),
-            title: "t".into(),
-            text: String::new(),
-            data: serde_json::Value::Null,
-            at: 0,
-        };
-        let new = Delivery::new(Uuid::nil(), Uuid::nil(), Recipient::Channel("ops".into()), message, 0);
-        Delivery { attempts, ..new }
-    }
-
-    #[test]
-    fn pauses_grow_and_attempts_are_bounded() {
-        let check = |attempts, outcome: Result<(), bool>, state: &str, next_at: Option<Millis>| {
-            let outcome = outcome.map_err(|again| Failed { message: "no".into(), again });
-            let after = delivery(attempts).after(outcome, 1_000);
-            assert_eq!((after.state(), after.next_at), (state, next_at), "{attempts}");
-        };
-        check(1, Ok(()), "delivered", None);
-        check(1, Err(true), "waiting", Some(6_000));
-        check(2, Err(true), "waiting", Some(31_000));
-        check(9, Err(true), "waiting", Some(8 * 3_600_000 + 1_000));
-        check(10, Err(true), "given_up", None);
-        check(1, Err(false), "given_up", None);
-    }
-}
+#[allow(clippy::unwrap_used)]
+mod tests;
