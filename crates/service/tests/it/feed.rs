@@ -51,10 +51,15 @@ steps:
 const OTHER_WORD: (&str, &str) =
     ("other.json", r#"[{ "text": "word", "usage": { "prompt": 7, "completion": 2, "model_calls": 1 } }]"#);
 
-async fn start(service: &Service, checked: &Checked, workflow: Uuid) -> RunId {
-    let mut checked = checked.clone();
+/// As if it were a kept workflow.
+fn kept(mut checked: Checked) -> (Checked, Uuid) {
+    let workflow = Uuid::now_v7();
     checked.target.workflow = workflow.to_string();
-    service.start(&checked, Start::default()).await.unwrap()
+    (checked, workflow)
+}
+
+async fn start(service: &Service, checked: &Checked) -> RunId {
+    service.start(checked, Start::default()).await.unwrap()
 }
 
 fn asked(by: UsageBy) -> UsageQuestion {
@@ -79,8 +84,8 @@ async fn told(service: &Service) -> Vec<String> {
 #[tokio::test]
 async fn an_end_is_counted_and_told_once() {
     let setup = Setup::with(&[("flow.yaml", FLOW), ONE_WORD]);
-    let (checked, workflow) = (setup.publish("flow.yaml").await, Uuid::now_v7());
-    let run = start(&setup.service, &checked, workflow).await;
+    let (checked, workflow) = kept(setup.publish("flow.yaml").await);
+    let run = start(&setup.service, &checked).await;
     assert_eq!(setup.end_of(run).await, RunStatus::Completed);
     assert_eq!(setup.service.feed_once().await.unwrap(), 1);
     assert_eq!(setup.service.feed_once().await.unwrap(), 0);
@@ -95,8 +100,8 @@ async fn an_end_is_counted_and_told_once() {
 #[tokio::test]
 async fn a_run_that_goes_on_is_not_counted_or_paid_twice() {
     let setup = Setup::with(&[("chain.yaml", CHAIN), ONE_WORD]);
-    let (checked, workflow) = (setup.publish("chain.yaml").await, Uuid::now_v7());
-    let run = start(&setup.service, &checked, workflow).await;
+    let (checked, workflow) = kept(setup.publish("chain.yaml").await);
+    let run = start(&setup.service, &checked).await;
     assert_eq!(setup.end_of(run).await, RunStatus::Failed);
     setup.service.feed_once().await.unwrap();
     check(&setup.service, workflow, (1, 0, 1), (1, 1, 10)).await;
@@ -151,9 +156,9 @@ async fn what_runs_under_way_have_used_is_told() {
 async fn several_servers_count_each_end_once() {
     const RUNS: u64 = 30;
     let setup = Setup::with(&[("flow.yaml", FLOW), ONE_WORD]);
-    let (checked, workflow) = (setup.publish("flow.yaml").await, Uuid::now_v7());
+    let (checked, workflow) = kept(setup.publish("flow.yaml").await);
     for _ in 0..RUNS {
-        let run = start(&setup.service, &checked, workflow).await;
+        let run = start(&setup.service, &checked).await;
         setup.end_of(run).await;
     }
     let other = Service::open_hands_off(setup.service.config().clone()).unwrap();
@@ -184,10 +189,10 @@ async fn a_crash_at_any_call_loses_and_doubles_nothing() {
         let config = setup.service.config().clone();
         let service = Service::open_on(config, store, Arc::new(SystemClock), false).unwrap();
         let definition = service.read(&setup.path().join("flow.yaml"), &Default::default()).unwrap();
-        let (checked, workflow) = (service.publish(definition, false, None).await.unwrap(), Uuid::now_v7());
+        let (checked, workflow) = kept(service.publish(definition, false, None).await.unwrap());
         let mut runs = 0;
         loop {
-            let run = start(&service, &checked, workflow).await;
+            let run = start(&service, &checked).await;
             service.settle(run).await.unwrap();
             left.store(runs, Ordering::SeqCst);
             let whole = service.feed_once().await.is_ok();
