@@ -20,7 +20,7 @@ use crate::kept::{self, At, Kept};
 use crate::notify::Senders;
 use crate::tally::Tally;
 use crate::usage::UsageRow;
-use crate::{Error, Service};
+use crate::{Decision, Error, Service};
 
 pub use bill::{Bill, CallCourse, Course, StepCourse};
 pub(crate) use bill::{add_to, bill};
@@ -72,8 +72,11 @@ impl Service {
         self.core.observers.0.lock().unwrap_or_else(PoisonError::into_inner).push(observer);
     }
 
-    /// For the scheduler: tells observers how late it is.
-    pub fn tell_lateness(&self, late_ms: u64) {
+    /// For the scheduler: a decision about a trigger was kept.
+    pub(crate) fn tell_decision(&self, decision: &Decision) {
+        let Decision { trigger, at, tick, starts, reason, run, .. } = decision;
+        let late_ms = tick.map_or(0, |tick| at.saturating_sub(tick).max(0).cast_unsigned());
+        tracing::info!(%trigger, starts, reason, run = ?run.map(|run| run.to_string()), late_ms, "trigger decided");
         for observer in self.core.observers.all() {
             observer.decided(late_ms);
         }
