@@ -71,7 +71,7 @@ pub struct Telemetry {
     pub service_name: Option<String>,
     /// Prompts, answers, arguments and error texts go into traces, too.
     pub capture_content: bool,
-    /// Whoever calls from this machine may read `/metrics` without a token. A proxy on this machine counts as that.
+    /// Whoever calls from this machine, and not through a proxy, may read `/metrics` without a token.
     pub open_metrics: bool,
 }
 

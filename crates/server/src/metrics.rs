@@ -24,6 +24,7 @@ use relais_service::{Error, Service};
 
 use crate::App;
 use crate::caller::Administers;
+use crate::origin::is_from_this_machine;
 use crate::problem::Problem;
 use registry::{Counter, Histogram, gauge};
 
@@ -209,7 +210,7 @@ impl FromRequestParts<App> for MayScrape {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<MayScrape, Problem> {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let near = peer.is_some_and(|ConnectInfo(address)| address.ip().to_canonical().is_loopback());
+        let near = is_from_this_machine(peer.map(|ConnectInfo(address)| address.ip()), parts).is_ok();
         if !(near && app.service.config().settings.telemetry.open_metrics) {
             Administers::from_request_parts(parts, app).await?;
         }

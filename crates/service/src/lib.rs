@@ -59,8 +59,6 @@ pub use relais_engine::Mode;
 pub use relais_runtime::governor::Gauge;
 pub use relais_runtime::settings::{Age, Retention};
 pub use relais_store::{Filter, Page, Row};
-pub use relais_store::{Filter, Page, Row};
-pub use runs::{Fired, Fork, ResumeWith, Start, Waits};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, meant};
 pub use serving::Readiness;
 pub use tally::{LastRun, Tally};

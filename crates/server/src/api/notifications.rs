@@ -83,11 +83,17 @@ impl From<At<Delivery>> for DeliveryRow {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Which {
     /// Only those that were not read yet.
     #[serde(default)]
     unread: bool,
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next` of the page before.
+    cursor: Option<String>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -112,15 +118,15 @@ fn page<T, R: From<T>>(items: Vec<T>, limit: usize, id: fn(&R) -> Uuid) -> Page<
 
 /// List notifications, newest first.
 #[utoipa::path(get, path = "/notifications", operation_id = "list_notifications", tag = "notifications",
-    params(Which, Paging), responses((status = OK, body = Page<NotificationRow>),
+    params(Which), responses((status = OK, body = Page<NotificationRow>),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 async fn list(
     Reads(service): Reads,
-    Query(which): Query<Which>,
-    Query(paging): Query<Paging>,
+    Query(Which { unread, limit, cursor }): Query<Which>,
 ) -> Result<Json<Page<NotificationRow>>, Problem> {
+    let paging = Paging { limit, cursor };
     let limit = paging.limit();
-    let found = service.notifications(which.unread, paging.cursor, limit).await?;
+    let found = service.notifications(unread, paging.cursor, limit).await?;
     Ok(Json(page(found, limit, |row: &NotificationRow| row.id)))
 }
 
@@ -161,22 +167,28 @@ async fn delete(Runs(service): Runs, Path(id): Path<Uuid>) -> Result<StatusCode,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Of {
     /// Only those of this notification.
     notification: Option<Uuid>,
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next` of the page before.
+    cursor: Option<String>,
 }
 
 /// List what was sent or is to be sent to channels, newest first.
 #[utoipa::path(get, path = "/deliveries", operation_id = "list_deliveries", tag = "notifications",
-    params(Of, Paging), responses((status = OK, body = Page<DeliveryRow>),
+    params(Of), responses((status = OK, body = Page<DeliveryRow>),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 async fn deliveries(
     Reads(service): Reads,
-    Query(of): Query<Of>,
-    Query(paging): Query<Paging>,
+    Query(Of { notification, limit, cursor }): Query<Of>,
 ) -> Result<Json<Page<DeliveryRow>>, Problem> {
+    let paging = Paging { limit, cursor };
     let limit = paging.limit();
-    let found = service.deliveries(of.notification, paging.cursor, limit).await?;
+    let found = service.deliveries(notification, paging.cursor, limit).await?;
     Ok(Json(page(found, limit, |row: &DeliveryRow| row.id)))
 }

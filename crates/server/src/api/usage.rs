@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use relais_engine::Usage;
+use relais_service::access::Scope;
 use relais_service::{Part, Sum, UsageAnswer, UsageBy, UsageQuestion};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -11,14 +12,15 @@ use utoipa_axum::routes;
 
 use crate::App;
 use crate::body::{Json, Query};
-use crate::caller::{Administers, Reads};
+use crate::caller::{Known, may};
 use crate::problem::Problem;
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(usage)).routes(routes!(usage_of_all))
+    OpenApiRouter::new().routes(routes!(usage))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Asked {
     /// The first day, in UTC: `2026-02-01`. Without it, the first of all.
@@ -28,6 +30,9 @@ struct Asked {
     /// What is told apart.
     #[serde(default)]
     by: By,
+    /// Of all users; for administrators.
+    #[serde(default)]
+    all: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
@@ -121,7 +126,7 @@ impl From<UsageAnswer> for UsageReport {
 }
 
 impl Asked {
-    fn question(self, all_users: bool) -> UsageQuestion {
+    fn question(self) -> UsageQuestion {
         let by = match self.by {
             By::Day => UsageBy::Day,
             By::Workflow => UsageBy::Workflow,
@@ -129,24 +134,15 @@ impl Asked {
             By::Model => UsageBy::Model,
         };
         let (from, to) =
-            (self.from.unwrap_or_else(|| "1970-01-01".into()), self.to.unwrap_or_else(|| "9999-12-31".into()));
-        UsageQuestion { from, to, by, all_users }
+            (self.from.unwrap_or_else(|| "1970-01-01".into()), self.to.unwrap_or_else(|| "9999-12-01".into()));
+        UsageQuestion { from, to, by, all_users: self.all }
     }
 }
 
-/// What the caller's runs used.
+/// What the caller's runs used, or those of all users.
 #[utoipa::path(get, path = "/usage", operation_id = "get_usage", tag = "usage", params(Asked),
     responses((status = OK, body = UsageReport), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-async fn usage(Reads(service): Reads, Query(asked): Query<Asked>) -> Result<Json<UsageReport>, Problem> {
-    Ok(Json(service.usage(&asked.question(false)).await?.into()))
-}
-
-/// What the runs of all users used.
-#[utoipa::path(get, path = "/usage/all", operation_id = "get_usage_of_all", tag = "usage", params(Asked),
-    responses((status = OK, body = UsageReport), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-async fn usage_of_all(
-    Administers(service): Administers,
-    Query(asked): Query<Asked>,
-) -> Result<Json<UsageReport>, Problem> {
-    Ok(Json(service.usage(&asked.question(true)).await?.into()))
+async fn usage(Known(access, service): Known, Query(asked): Query<Asked>) -> Result<Json<UsageReport>, Problem> {
+    may(&access, if asked.all { Scope::Admin } else { Scope::Read })?;
+    Ok(Json(service.usage(&asked.question()).await?.into()))
 }

@@ -46,7 +46,7 @@ async fn usage_is_told_apart_as_asked() {
     check("/api/v1/usage?by=workflow", "flow", 1).await;
     check("/api/v1/usage?by=user", "somebody", 1).await;
     check("/api/v1/usage?by=model", "script/word.json", 0).await;
-    check("/api/v1/usage/all?by=user", "somebody", 1).await;
+    check("/api/v1/usage?all=true&by=user", "somebody", 1).await;
     let (_, body) = setup.get("/api/v1/usage?to=2001-01-01").await;
     assert_eq!((&body["items"], &body["total"]["runs"]), (&json!([]), &json!(0)));
     for wrong in ["/api/v1/usage?by=hour", "/api/v1/usage?from=monday"] {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use relais_engine::*;
-use relais_plan::{Node, Op};
+use relais_plan::{Node, Op, Plan, Task};
 
 /// Models told apart in one bill; a run that calls more has them under [`OTHER`].
 pub const MAX_MODELS: usize = 100;
@@ -143,17 +143,18 @@ impl Course {
                 let owed = run.owed.get(id).or_else(|| run.dropped.get(id));
                 self.calls.extend(owed.and_then(|owed| call(&owed.command, answer)));
             }
-            Event::Left(left) => self.left(program.plan.node(left.node), run, left, at),
+            Event::Left(left) => self.left(program, run, left, at),
             Event::Opened(_) | Event::Entered { .. } | Event::Asked { .. } | Event::Branched { .. } => {}
             Event::Received { .. } | Event::Signalled { .. } | Event::Settled { .. } | Event::Closed { .. } => {}
         }
     }
 
-    fn left(&mut self, node: &Node, run: &Run, left: &Left, at: Millis) {
+    fn left(&mut self, program: &Program, run: &Run, left: &Left, at: Millis) {
+        let node = program.plan.node(left.node);
         if node.hidden {
             return;
         }
-        let checked = matches!(&node.op, Op::Call(call) if call.output_schema.is_some());
+        let checked = is_checked(&program.plan, node);
         let error = left.error.as_ref().map(|error| error.kind);
         self.valid += u64::from(checked && left.status == StepStatus::Completed);
         self.invalid += u64::from(error == Some(ErrorKind::Schema));
@@ -161,6 +162,16 @@ impl Course {
         let ms = at.saturating_sub(entered_at).max(0).cast_unsigned();
         self.steps.push(StepCourse { kind: node.kind.clone(), status: left.status, ms, error });
     }
+}
+
+/// Whether the step's output must fit a schema, its own or that of its agent.
+fn is_checked(plan: &Plan, node: &Node) -> bool {
+    let Op::Call(call) = &node.op else { return false };
+    let by_agent = match &call.task {
+        Task::Agent { agent, .. } => plan.agents.get(agent).is_some_and(|agent| agent.output.is_some()),
+        Task::Tool { .. } | Task::Workflow { .. } => false,
+    };
+    by_agent || call.output_schema.is_some()
 }
 
 /// An agent that has begun is spoken to again only to correct its answer.
