@@ -2,6 +2,7 @@
 //! wait together when the provider asks for it. Knows neither models nor HTTP.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -69,6 +70,24 @@ pub struct Governor {
     state: Mutex<State>,
     /// Wakes the one caller at the turnstile after any change that may let it in.
     changed: Notify,
+    /// Callers that wait their turn, for metrics.
+    waiting: AtomicUsize,
+}
+
+/// One caller that waits, until it is let in or gives up.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -88,6 +107,7 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauge {
     pub active: usize,
+    pub waiting: usize,
     pub width: usize,
     pub paused: bool,
 }
@@ -117,11 +137,13 @@ impl Governor {
             pauses_in_a_row: 0,
             even_start: None,
         };
-        Governor { limits, turnstile: FairMutex::new(()), state: Mutex::new(state), changed: Notify::new() }
+        let (turnstile, state) = (FairMutex::new(()), Mutex::new(state));
+        Governor { limits, turnstile, state, changed: Notify::new(), waiting: AtomicUsize::new(0) }
     }
 
     /// Waits its turn, however long that is. Dropping the future gives the place in the queue away, nothing else.
     pub async fn enter(self: &Arc<Governor>) -> Permit {
+        let _waiting = Waiting::new(&self.waiting);
         let _turn = self.turnstile.lock().await;
         loop {
             match self.admit(Instant::now()) {
@@ -136,7 +158,8 @@ impl Governor {
     pub fn gauge(&self) -> Gauge {
         let state = lock(&self.state);
         let paused = state.paused_until.is_some_and(|until| until > Instant::now());
-        Gauge { active: state.active, width: state.width, paused }
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        Gauge { active: state.active, waiting, width: state.width, paused }
     }
 
     fn admit(&self, now: Instant) -> Admission {
@@ -287,7 +310,7 @@ mod tests {
         for permit in others {
             permit.limited(Some(Duration::from_secs(7)));
         }
-        assert_eq!(governor.gauge(), Gauge { active: 0, width: 4, paused: true }, "one pause halves once");
+        assert_eq!(governor.gauge(), Gauge { active: 0, waiting: 0, width: 4, paused: true }, "one pause halves once");
         let permit = governor.enter().await;
         assert_eq!(start.elapsed().as_secs(), 7);
         permit.succeeded();

@@ -27,6 +27,7 @@ pub struct Settings {
     /// Where the database is: a path, or `sqlite:PATH`. Absent means a file in the home folder.
     pub database: Option<String>,
     pub retention: Retention,
+    pub telemetry: Telemetry,
 }
 
 /// How long a server keeps runs that have ended. What is not said stays for ever.
@@ -56,6 +57,22 @@ impl TryFrom<String> for Age {
         let ms = relais_plan::time::parse_duration(&text);
         ms.map(|ms| Age { ms }).ok_or_else(|| format!("`{text}` is no time; write 12h or 30d"))
     }
+}
+
+/// Where traces go, and who may read metrics.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Telemetry {
+    /// The base address of a collector (`http://localhost:4318`); absent means `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    pub otlp_endpoint: Option<String>,
+    /// Sent with each trace; values may name secrets as `${NAME}`.
+    pub headers: BTreeMap<String, String>,
+    /// Absent means `OTEL_SERVICE_NAME`, else `relais`.
+    pub service_name: Option<String>,
+    /// Prompts, answers, arguments and error texts go into traces, too.
+    pub capture_content: bool,
+    /// Whoever calls from this machine, and not through a proxy, may read `/metrics` without a token.
+    pub open_metrics: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -1,8 +1,10 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
+mod notifications;
 mod outputs;
 mod runs;
 mod tokens;
+mod usage;
 mod workflows;
 
 use axum::Router;
@@ -15,6 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::App;
 use crate::body::Json;
 use crate::guard::guard;
+use crate::metrics;
 use crate::problem::Problem;
 
 #[derive(OpenApi)]
@@ -48,6 +51,8 @@ fn resources() -> OpenApiRouter<App> {
         .merge(tokens::routes())
         .merge(workflows::routes())
         .merge(outputs::routes())
+        .merge(notifications::routes())
+        .merge(usage::routes())
 }
 
 /// The OpenAPI document.
@@ -65,9 +70,11 @@ pub fn router(app: App) -> Router {
     router
         .route("/api/v1/openapi.json", openapi)
         .merge(crate::health::routes())
+        .route("/metrics", axum::routing::get(metrics::show))
         .fallback(nothing_there)
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(app.clone(), guard))
+        .layer(from_fn_with_state(app.clone(), metrics::watch))
         .with_state(app)
 }
 

@@ -7,15 +7,20 @@ mod caller;
 mod guard;
 mod health;
 mod listen;
+pub mod logs;
+mod metrics;
 mod origin;
 mod pages;
 mod patient;
 mod problem;
 mod revisions;
+mod telemetry;
 mod times;
 
 pub use api::{document, router};
 pub use listen::{Error, Listening, Options, listen};
+pub use metrics::Metrics;
+pub use telemetry::Telemetry;
 
 use std::sync::Arc;
 
@@ -32,11 +37,14 @@ pub struct App {
     room: Arc<guard::Room>,
     /// True when streams are to end.
     stop: Arc<watch::Sender<bool>>,
+    metrics: Arc<Metrics>,
 }
 
 impl App {
     pub fn new(service: Service) -> App {
         let (room, stop) = (Arc::new(guard::Room::new()), Arc::new(watch::Sender::new(false)));
-        App { service, gate: Arc::default(), room, stop }
+        let metrics = Arc::new(Metrics::default());
+        service.observe(metrics.clone());
+        App { service, gate: Arc::default(), room, stop, metrics }
     }
 }

@@ -70,6 +70,7 @@ pub async fn listen(mut app: App, options: &Options) -> Result<Listening, Error>
     let refused = |error| Error::Address { address: options.listen, error };
     let listener = TcpListener::bind(options.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let stop = app.stop.clone();
     let door = Door {
         listener,

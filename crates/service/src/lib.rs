@@ -9,11 +9,13 @@ pub mod config;
 mod decisions;
 mod definitions;
 mod error;
+pub mod feed;
 mod follow;
 mod hooks;
 mod kept;
 mod library;
 pub mod narrate;
+mod notifications;
 pub mod notify;
 mod outputs;
 mod resting;
@@ -22,11 +24,13 @@ mod scheduler;
 mod serving;
 pub mod signature;
 mod simulated;
+mod tally;
 mod texts;
 mod tokens;
 pub mod trace;
 mod triggers;
 mod upkeep;
+mod usage;
 mod versions;
 pub mod views;
 mod workflows;
@@ -47,17 +51,22 @@ pub use definitions::{Checked, Definition, Definitions, Whole, source_of};
 pub use error::{Error, Finding};
 pub use follow::{Following, Place};
 pub use kept::At;
+pub use notifications::Notification;
+pub use notifications::deliveries::Delivery;
 pub use outputs::Output;
 pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_engine::Mode;
+pub use relais_runtime::governor::Gauge;
 pub use relais_runtime::settings::{Age, Retention};
 pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, meant};
 pub use serving::Readiness;
+pub use tally::{LastRun, Tally};
 pub use texts::{Begun, Text};
 pub use tokens::{NewToken, Whose};
 pub use trace::Trace;
 pub use triggers::{Origin, Owed, TriggerRecord};
+pub use usage::{Part, Sum, UsageAnswer, UsageBy, UsageQuestion, UsageRow};
 pub use workflows::{NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written};
 
 /// A handle on everything that one user may do. Another user's things are not there: whatever they are asked for by,
@@ -82,6 +91,8 @@ struct Core {
     follows: Arc<follow::Follows>,
     /// A trigger was written here, so that the scheduler looks again.
     triggers_changed: Notify,
+    /// Who hears of ended runs.
+    observers: feed::Observers,
 }
 
 impl Service {
@@ -129,7 +140,9 @@ impl Service {
         let follows = Arc::new(follow::Follows::new());
         let triggers_changed = Notify::new();
         let entrance = tokens::Entrance::new(&config.settings.auth, &clock)?;
-        let core = Core { definitions, store, file, worker, clock, entrance, hands_off, follows, triggers_changed };
+        let observers = feed::Observers::default();
+        let core =
+            Core { definitions, store, file, worker, clock, entrance, hands_off, follows, triggers_changed, observers };
         Ok(Service { core: Arc::new(core), user })
     }
 
@@ -149,6 +162,17 @@ impl Service {
 
     pub fn worker(&self) -> &Arc<Worker> {
         &self.core.worker
+    }
+
+    /// How busy the providers are.
+    pub fn governors(&self) -> Vec<(String, Gauge)> {
+        self.worker().performer().governors.gauges()
+    }
+
+    /// A setting with the secrets that it names as `${NAME}`.
+    pub fn with_secrets(&self, text: &str) -> Result<String, Error> {
+        let secrets = relais_runtime::mask::Secrets::new(&self.config().settings.secrets);
+        secrets.expand(text).map_err(|error| Error::Invalid(format!("relais.toml: {error}")))
     }
 
     /// Ends child processes; runs still going are taken up by the next process.

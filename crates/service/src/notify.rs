@@ -62,6 +62,17 @@ pub enum Recipient {
     Mail(Vec<String>),
 }
 
+/// For people. An address may hold what is not everyone's; they know which one they wrote.
+impl std::fmt::Display for Recipient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Recipient::Channel(name) => write!(f, "channel {name}"),
+            Recipient::Webhook(_) => f.write_str("webhook"),
+            Recipient::Mail(to) => write!(f, "mail to {}", to.join(", ")),
+        }
+    }
+}
+
 /// Where a message goes. Texts may name secrets as `${NAME}` unless they come from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Channel {

@@ -120,6 +120,9 @@ impl Service {
             true => self.worker().enqueue(opened, start.key).await?,
             false => self.worker().create(opened, start.key).await?,
         };
+        if run == asked.run {
+            tracing::info!(%run, workflow = %asked.workflow, trigger = asked.target.trigger, "run started");
+        }
         Ok((run, asked))
     }
 

@@ -82,6 +82,7 @@ impl Service {
     }
 
     fn tell_trouble(&self, error: &Error) -> Duration {
+        tracing::warn!(%error, "schedules stand still for a moment");
         let text = format!("\n[schedules stand still for a moment: {error}]\n");
         self.worker().performer().say(RunId::nil(), text);
         AFTER_ERROR
@@ -161,6 +162,7 @@ impl Service {
         }
         match self.core.store.change(edits, self.core.clock.now()).await.map_err(Error::from) {
             Ok(revisions) => {
+                moved.iter().flat_map(|moved| &moved.decisions).for_each(|decision| self.tell_decision(decision));
                 let revised = moved.into_iter().zip(first_edits).map(|(moved, edit)| moved.revised(revisions[edit]));
                 Ok(revised.collect())
             }

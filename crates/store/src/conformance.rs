@@ -57,6 +57,7 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     records::pages_are_bounded(make().await).await;
     records::an_end_is_told_until_it_is_noted(make().await).await;
     records::a_pruned_run_is_not_told(make().await).await;
+    records::unfinished_runs_are_counted(make().await).await;
     records::the_own_tail_tells_no_change(make().await).await;
     prune::old_roots_with_their_children(make().await).await;
     prune::blobs_shared_by_two_runs_stay(make().await).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use relais_engine::{Entry, Millis, RunId, Summary};
+use relais_engine::{Entry, Millis, RunId, RunStatus, Summary};
 use tokio::sync::broadcast;
 
 mod records;
@@ -193,6 +193,14 @@ impl Store for MemoryStore {
         })
     }
 
+    fn unfinished(&self) -> Reply<'_, Vec<(RunStatus, u64)>> {
+        use relais_engine::RunStatus::{Pending, Running, Waiting};
+        self.reply("unfinished", |state| {
+            let count = |status| state.runs.values().filter(|held| held.summary.status == status).count() as u64;
+            Ok([Pending, Running, Waiting].map(|status| (status, count(status))).to_vec())
+        })
+    }
+
     fn ended(&self, limit: usize) -> Reply<'_, Vec<Row>> {
         self.reply("ended", move |state| Ok(state.ended(limit)))
     }
@@ -239,6 +247,8 @@ struct Held {
     blobs: BTreeSet<String>,
     /// It has ended and nobody has taken note of it yet.
     unreported: bool,
+    /// Number of the last entry when somebody last did.
+    reported: u64,
 }
 
 impl Held {
@@ -275,7 +285,8 @@ impl State {
         let owner = new.lease.map(|(owner, until)| self.hold(owner, until));
         let blobs = new.blobs.into_iter().collect();
         let unreported = new.summary.status.is_final();
-        let held = Held { summary: new.summary, entries: vec![new.entry], key: new.key, owner, blobs, unreported };
+        let (summary, entries) = (new.summary, vec![new.entry]);
+        let held = Held { summary, entries, key: new.key, owner, blobs, unreported, reported: 0 };
         self.runs.insert(run, held);
         self.news.push(Change { run, seq: 1 });
         Ok(run)
@@ -359,7 +370,8 @@ impl State {
 
     fn row(&self, held: &Held) -> Row {
         let lease_until = held.owner.as_ref().and_then(|owner| self.leases.get(owner)).copied();
-        Row { summary: held.summary.clone(), seq: held.last(), owner: held.owner.clone(), lease_until }
+        let (summary, owner) = (held.summary.clone(), held.owner.clone());
+        Row { summary, seq: held.last(), reported: held.reported, owner, lease_until }
     }
 
     fn prune(&mut self, prune: &Prune, unused_since: Millis) -> Pruned {

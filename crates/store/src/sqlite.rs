@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use relais_engine::{Entry, Millis, RunId};
+use relais_engine::{Entry, Millis, RunId, RunStatus};
 use tokio::sync::{broadcast, mpsc};
 
 mod claims;
@@ -199,6 +199,10 @@ impl Store for SqliteStore {
 
     fn next_due(&self, kind: String) -> Reply<'_, Option<Millis>> {
         Box::pin(self.readers.read(move |db| records::next_due(db, &kind)))
+    }
+
+    fn unfinished(&self) -> Reply<'_, Vec<(RunStatus, u64)>> {
+        Box::pin(self.readers.read(pages::unfinished))
     }
 
     fn ended(&self, limit: usize) -> Reply<'_, Vec<Row>> {

@@ -74,6 +74,9 @@ pub trait Store: Send + Sync + 'static {
     /// goes on again is no longer among them, and is again when it has ended again. 0 means 100, at most 1,000.
     fn ended(&self, limit: usize) -> Reply<'_, Vec<Row>>;
 
+    /// How many runs are pending, running and waiting, of all users; a walk along an index.
+    fn unfinished(&self) -> Reply<'_, Vec<(RunStatus, u64)>>;
+
     /// Stores bytes once by content; answers their hash (blake3, hex).
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String>;
 
@@ -178,6 +181,8 @@ pub struct Row {
     pub summary: Summary,
     /// Number of the last entry.
     pub seq: u64,
+    /// Number of the last entry when its end was last taken note of (`Edit::Reported`); 0 if it never was.
+    pub reported: u64,
     pub owner: Option<Owner>,
     pub lease_until: Option<Millis>,
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use relais_plan::time::format_duration;
-use relais_server::{App, Listening, Options};
+use relais_server::{App, Listening, Options, Telemetry, logs};
 use relais_service::{Age, Config, Error, Retention, Service};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -42,6 +42,9 @@ pub struct Args {
     /// Remove runs so long after they have ended: 12h, 30d [default: never, or as [retention] says]
     #[arg(long, value_name = "TIME", value_parser = age)]
     keep: Option<Age>,
+    /// How lines of the log are written to standard error, text or json; RELAIS_LOG says how many [default: text]
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_default_value = true)]
+    log_format: logs::Format,
 }
 
 fn age(text: &str) -> Result<Age, String> {
@@ -52,10 +55,12 @@ fn age(text: &str) -> Result<Age, String> {
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
+    logs::start(args.log_format).map_err(anyhow::Error::msg)?;
     global.serve_with(args.config(global.config()?)?, async |service: &Service| {
         let mut interrupts = Interrupts::listen()?;
         let options = Options { listen: args.listen, require_token: args.require_token };
         let server = relais_server::listen(App::new(service.clone()), &options).await?;
+        Telemetry::start(service)?;
         let retention = args.retention(service.config());
         let (stop, loops) = begin(service, retention);
         screen::note(&format!("listening on http://{}", server.address));
@@ -87,8 +92,16 @@ fn begin(service: &Service, retention: Retention) -> (watch::Sender<bool>, JoinS
     let mut loops = JoinSet::new();
     loops.spawn(service.clone().run_adoption(stopped.clone(), told("runs cannot be taken up")));
     loops.spawn(service.clone().run_scheduler(stopped.clone()));
+    loops.spawn(feed(service.clone(), stopped.clone()));
     loops.spawn(service.clone().run_retention(retention, stopped, told("old runs cannot be removed")));
     (stop, loops)
+}
+
+/// What follows from the end of runs.
+async fn feed(service: Service, stopped: watch::Receiver<bool>) {
+    if let Err(error) = service.run_feed(stopped).await {
+        screen::warning(&format!("ended runs are neither counted nor told: {error}"));
+    }
 }
 
 fn told(what: &'static str) -> impl Fn(&Error) {

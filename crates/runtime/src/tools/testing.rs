@@ -131,6 +131,10 @@ impl Store for Shelf {
     fn records(&self, _: Find) -> Reply<'_, Vec<Record>> {
         absent()
     }
+    fn unfinished(&self) -> Reply<'_, Vec<(relais_engine::RunStatus, u64)>> {
+        absent()
+    }
+
     fn next_due(&self, _: String) -> Reply<'_, Option<i64>> {
         absent()
     }

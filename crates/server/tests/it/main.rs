@@ -3,8 +3,11 @@
 
 mod events;
 mod flows;
+mod notifications;
 mod runs;
 mod setup;
+mod telemetry;
 mod tokens;
+mod usage;
 mod walk;
 mod workflows;

@@ -59,6 +59,20 @@ impl Setup {
         answered(self.request(method, path).bearer_auth(token), body).await
     }
 
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    /// Runs a file to its end.
+    pub async fn run(&self, file: &str) -> relais_engine::RunId {
+        let definition = self.service.read(&self.path().join(file), &Default::default()).unwrap();
+        assert!(!definition.has_errors(), "{}", definition.render(false));
+        let checked = self.service.publish(definition, false, None).await.unwrap();
+        let run = self.service.start(&checked, Default::default()).await.unwrap();
+        self.service.settle(run).await.unwrap();
+        run
+    }
+
     /// One request; the body of the answer is JSON, or text in quotes.
     pub async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         answered(self.request(method, path), body).await

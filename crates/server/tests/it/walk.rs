@@ -18,13 +18,15 @@ type Things = BTreeMap<&'static str, String>;
 const PUBLIC: [&str; 0] = [];
 /// Operations on no id of anybody's that change something, and what Bob is told: he makes a thing of his own, or may
 /// not because of a scope, whatever he names.
-const CHANGES: [(&str, u16); 2] = [("create_workflow", 201), ("create_token", 403)];
+const CHANGES: [(&str, u16); 3] = [("create_workflow", 201), ("create_token", 403), ("read_notifications", 200)];
 /// What a query may say that names nothing of anybody's, with a value for where one is needed.
-const NEUTRAL: [(&str, &str); 14] = [
+const NEUTRAL: [(&str, &str); 18] = [
     ("all", "false"),
     ("archived", "true"),
+    ("by", "day"),
     ("cursor", ""),
     ("format", "steps"),
+    ("from", "2020-01-01"),
     ("full", "1"),
     ("last_event_id", "1.1"),
     ("limit", "10"),
@@ -32,6 +34,8 @@ const NEUTRAL: [(&str, &str); 14] = [
     ("started_after", "2020-01-01T00:00:00Z"),
     ("started_before", "2100-01-01T00:00:00Z"),
     ("status", "completed"),
+    ("to", "2100-01-01"),
+    ("unread", "false"),
     ("user_id", ""),
     ("version", "1"),
     ("wait", "1s"),
@@ -48,6 +52,7 @@ fn body(operation: &str) -> Value {
         "retry_run" | "fork_run" => json!({ "from": "say" }),
         "answer_run" => json!({ "step": "sure", "value": true }),
         "signal_run" => json!({ "name": "go", "value": 1 }),
+        "mark_notification" => json!({ "read": true }),
         "create_token" => json!({ "user": "ada", "name": "stolen", "scopes": ["read"] }),
         other => panic!("give {other} an example of its body in {}", file!()),
     }
@@ -153,16 +158,20 @@ impl World {
 
     /// One of everything, and what cannot be both at once (a run that waits, one that has ended) twice.
     async fn make(&self) -> Vec<Things> {
-        let workflow = json!({ "definition": ASKS, "alias": "hers", "thread_id": "her thread" });
+        let told = format!("{ASKS}\nnotify: {{ on_complete: true }}\n");
+        let workflow = json!({ "definition": told, "alias": "hers", "thread_id": "her thread" });
         let workflow = self.made("/api/v1/workflows", workflow, 201).await;
         let id = workflow["id"].as_str().unwrap();
-        let changed = json!({ "definition": ASKS.replace("once more", "and again") });
+        let changed = json!({ "definition": told.replace("once more", "and again") });
         let (status, changed) =
             self.ask(&self.ada, Method::PATCH, &format!("/api/v1/workflows/{id}"), Some(changed)).await;
         assert_eq!((status.as_u16(), &changed["version"]), (200, &json!(2)), "{changed}");
         let (waiting, ended) = (self.run(id).await, self.run(id).await);
         self.made(&format!("/api/v1/runs/{ended}/answer"), json!({ "value": true }), 202).await;
         self.settle(&ended).await;
+        self.setup.service.feed_once().await.unwrap();
+        let (_, told) = self.ask(&self.ada, Method::GET, "/api/v1/notifications", None).await;
+        let notification = told["items"][0]["id"].as_str().unwrap_or_else(|| panic!("{told}"));
         let (_, who) = self.ask(&self.ada, Method::GET, "/api/v1/whoami", None).await;
         let token = who["token_id"].as_str().unwrap();
         let mut all = Vec::new();
@@ -174,6 +183,8 @@ impl World {
                 ("artifacts/{name}", "note.md".to_owned()),
                 ("outputs/{id}", output),
                 ("tokens/{id}", token.to_owned()),
+                ("notifications/{id}", notification.to_owned()),
+                ("?notification", notification.to_owned()),
                 ("?workflow", workflow.to_owned()),
                 ("?thread", "her thread".to_owned()),
                 ("?parent", run.clone()),

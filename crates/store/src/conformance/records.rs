@@ -1,6 +1,6 @@
 //! Records, their edits, and the outbox of ended runs.
 
-use relais_engine::RunStatus::{Completed, Failed, Running};
+use relais_engine::RunStatus::{self, Completed, Failed, Running, Waiting};
 use serde_json::Value;
 
 use super::*;
@@ -185,6 +185,11 @@ async fn ended(store: &dyn Store) -> Vec<(RunId, u64)> {
     store.ended(0).await.unwrap().iter().map(|row| (row.summary.run, row.seq)).collect()
 }
 
+/// Up to which entry the run's ends were taken note of.
+async fn reported(store: &dyn Store, run: RunId) -> u64 {
+    store.list(Filter { run: Some(run), ..Filter::default() }).await.unwrap().rows[0].reported
+}
+
 pub(super) async fn an_end_is_told_until_it_is_noted(Handles { here, there }: Handles) {
     let ending = |run, status, at| Some(Summary { ended_at: Some(at), ..summary(run, status) });
     let late = started(&*here, Running).await;
@@ -198,7 +203,9 @@ pub(super) async fn an_end_is_told_until_it_is_noted(Handles { here, there }: Ha
     let note = async |run, seq| there.change(vec![Edit::Reported { run, seq }], 5).await;
     assert_changed(note(late, 1).await, &late.to_string());
     assert_changed(note(run(), 1).await, "run");
+    assert_eq!(reported(&*here, late).await, 0);
     assert_eq!(note(late, 2).await, Ok(vec![0]));
+    assert_eq!(reported(&*here, late).await, 2);
     assert_changed(note(late, 2).await, &late.to_string());
     assert_eq!(ended(&*here).await, [(early, 1), (child, 1)]);
     here.append(batch(late, 3)).await.unwrap();
@@ -206,6 +213,7 @@ pub(super) async fn an_end_is_told_until_it_is_noted(Handles { here, there }: Ha
     here.append(Batch { summary: Some(summary(late, Running)), ..batch(late, 4) }).await.unwrap();
     here.append(Batch { summary: ending(late, Failed, 1_950), ..batch(late, 5) }).await.unwrap();
     assert_eq!(ended(&*there).await, [(early, 1), (child, 1), (late, 5)], "it has ended again");
+    assert_eq!(reported(&*here, late).await, 2, "what was noted of it stays known");
     here.append(Batch { summary: Some(summary(early, Running)), ..batch(early, 2) }).await.unwrap();
     assert_changed(note(early, 2).await, &early.to_string());
     assert_eq!(ended(&*there).await, [(child, 1), (late, 5)], "it goes on");
@@ -214,6 +222,14 @@ pub(super) async fn an_end_is_told_until_it_is_noted(Handles { here, there }: Ha
     assert_eq!(note(child, 2).await, Ok(vec![0]));
     here.append(Batch { summary: ending(child, Failed, 1_500), ..batch(child, 3) }).await.unwrap();
     assert_eq!(ended(&*there).await, [(child, 3), (late, 5)], "the end was written once more");
+}
+
+pub(super) async fn unfinished_runs_are_counted(Handles { here, there }: Handles) {
+    for status in [Running, Waiting, Running, Completed] {
+        started(&*here, status).await;
+    }
+    let counts = there.unfinished().await.unwrap();
+    assert_eq!(counts, [(RunStatus::Pending, 0), (Running, 2), (Waiting, 1)]);
 }
 
 pub(super) async fn a_pruned_run_is_not_told(Handles { here, there }: Handles) {

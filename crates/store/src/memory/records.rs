@@ -10,12 +10,12 @@ impl State {
     /// On copies of what edits touch, so that a refused edit leaves nothing.
     pub(super) fn change(&mut self, edits: Vec<Edit>, at: Millis) -> Result<Vec<u64>, Error> {
         let before = (self.records.clone(), self.documents.clone());
-        let noted: Vec<RunId> = self.unreported().map(|held| held.summary.run).collect();
+        let noted: Vec<(RunId, u64)> = self.unreported().map(|held| (held.summary.run, held.reported)).collect();
         let outcome: Result<Vec<u64>, Error> = edits.into_iter().map(|edit| self.edit(edit, at)).collect();
         if outcome.is_err() {
             (self.records, self.documents) = before;
-            for run in noted {
-                self.runs.entry(run).and_modify(|held| held.unreported = true);
+            for (run, reported) in noted {
+                self.runs.entry(run).and_modify(|held| (held.unreported, held.reported) = (true, reported));
             }
         }
         outcome
@@ -50,7 +50,8 @@ impl State {
 
     fn report(&mut self, run: RunId, seq: u64) -> Result<u64, Error> {
         let held = self.runs.get_mut(&run).filter(|held| held.unreported && held.last() == seq);
-        held.ok_or_else(|| Error::Changed(format!("run {run}")))?.unreported = false;
+        let held = held.ok_or_else(|| Error::Changed(format!("run {run}")))?;
+        (held.unreported, held.reported) = (false, seq);
         Ok(0)
     }
 

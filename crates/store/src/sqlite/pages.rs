@@ -13,7 +13,7 @@ use crate::{Error, Filter, Page, Row};
 
 const COLUMNS: &str = "SELECT r.run, r.workflow, r.plan, r.user, r.thread, r.parent, r.status, r.started_at, \
      r.ended_at, r.wake_at, r.awaits, r.usage, r.error, (SELECT max(seq) FROM entries e WHERE e.run = r.run), \
-     r.owner, (SELECT lease_until FROM owners o WHERE o.owner = r.owner), r.target FROM runs r";
+     r.owner, (SELECT lease_until FROM owners o WHERE o.owner = r.owner), r.target, r.reported FROM runs r";
 
 const ENDED: &str = "SELECT ended_at, run FROM runs INDEXED BY runs_unreported WHERE unreported = 1 \
      ORDER BY ended_at, run LIMIT ?1";
@@ -50,6 +50,18 @@ pub(super) fn ended(db: &Connection, limit: usize) -> Result<Vec<Row>, Trouble> 
     let places = statement.query_map([page::sql_rows(limit)], |row| Ok((0, run_id(row, 1)?)))?;
     let places: Vec<Place> = places.collect::<Result<_, _>>()?;
     Ok(rows(db, &places)?)
+}
+
+const UNFINISHED: [RunStatus; 3] = [RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
+const COUNT: &str = "SELECT count(*) FROM runs INDEXED BY runs_status WHERE status = ?1";
+
+pub(super) fn unfinished(db: &Connection) -> Result<Vec<(RunStatus, u64)>, Trouble> {
+    let mut statement = db.prepare_cached(COUNT)?;
+    let mut count = |status: RunStatus| -> Result<(RunStatus, u64), Trouble> {
+        let found: i64 = statement.query_row([status.word()], |row| row.get(0))?;
+        Ok((status, found.cast_unsigned()))
+    };
+    UNFINISHED.into_iter().map(&mut count).collect()
 }
 
 type Place = (Millis, RunId);
@@ -236,8 +248,9 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         usage: parsed(row, 11)?,
         error,
     };
-    let seq: Option<i64> = row.get(13)?;
-    Ok(Row { summary, seq: seq.unwrap_or_default().cast_unsigned(), owner: row.get(14)?, lease_until: row.get(15)? })
+    let (seq, reported): (Option<i64>, i64) = (row.get(13)?, row.get(17)?);
+    let (seq, reported) = (seq.unwrap_or_default().cast_unsigned(), reported.cast_unsigned());
+    Ok(Row { summary, seq, reported, owner: row.get(14)?, lease_until: row.get(15)? })
 }
 
 fn status(row: &SqlRow<'_>) -> rusqlite::Result<RunStatus> {

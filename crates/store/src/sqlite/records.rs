@@ -44,7 +44,7 @@ const REPLACE_BODY: &str =
 const REPLACE: &str = "UPDATE records SET revision = ?4, at = ?5, body = ?6, label = ?7, due_at = ?8 \
      WHERE kind = ?1 AND owner = ?2 AND id = ?3";
 
-const REPORTED: &str = "UPDATE runs SET unreported = 0 WHERE run = ?1 AND unreported = 1 \
+const REPORTED: &str = "UPDATE runs SET unreported = 0, reported = ?2 WHERE run = ?1 AND unreported = 1 \
      AND (SELECT max(seq) FROM entries WHERE run = ?1) = ?2";
 
 pub(super) fn change(db: &Connection, steps: &[Step], at: Millis) -> Result<Written<Vec<u64>>, Trouble> {

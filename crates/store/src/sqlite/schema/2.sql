@@ -4,6 +4,8 @@ ALTER TABLE runs ADD COLUMN workflow_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN target TEXT NOT NULL DEFAULT '{}';
 -- 1 from the end of a run until somebody has taken note of it. Runs from before this version count as noted.
 ALTER TABLE runs ADD COLUMN unreported INTEGER NOT NULL DEFAULT 0;
+-- Number of the last entry that was taken note of: a run that ends again is not counted twice.
+ALTER TABLE runs ADD COLUMN reported INTEGER NOT NULL DEFAULT 0;
 -- Whether there is no parent. Not a generated column: SQLite would read the row for it although an index has it.
 ALTER TABLE runs ADD COLUMN root INTEGER NOT NULL DEFAULT 1;
 UPDATE runs SET root = 0 WHERE parent IS NOT NULL;
