@@ -7,6 +7,8 @@ use indexmap::IndexMap;
 use relais_plan::problem::nearest;
 use relais_plan::{Agent, Problem, Problems, Span};
 
+use crate::steps;
+
 /// Pins the workflows that a workflow calls.
 pub(crate) trait Workflows {
     /// The hash of the plan that the reference means.
@@ -25,6 +27,10 @@ pub(crate) struct Reader<'w> {
     /// Declared agents and, under the id of their step, those written into a step.
     pub agents: IndexMap<String, Agent>,
     pub problems: Problems,
+    /// What is only not filled in yet, where a format is put together step by step.
+    pub unfinished: Problems,
+    /// A step is read by itself: what it reads of others is given to the run (format `steps`).
+    pub alone: Option<steps::Needs>,
     searches: u32,
 }
 
@@ -41,6 +47,8 @@ impl<'w> Reader<'w> {
             branch,
             agents: IndexMap::new(),
             problems: Vec::new(),
+            unfinished: Vec::new(),
+            alone: None,
             searches: MAX_SEARCHES,
         }
     }
