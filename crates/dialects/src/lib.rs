@@ -31,6 +31,7 @@ use reader::Reader;
 use yaml::Node;
 
 pub use agents::check_agent;
+pub use native::read_trigger;
 pub use schema::json_schema;
 pub use shape::Format;
 pub use steps::{Draft, draft, read_alone};

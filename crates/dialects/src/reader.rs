@@ -15,6 +15,15 @@ pub(crate) trait Workflows {
     fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem>;
 }
 
+/// For what stands by itself and calls no workflows: an agent, a step, a trigger.
+pub(crate) struct NoWorkflows;
+
+impl Workflows for NoWorkflows {
+    fn pin(&mut self, _reference: &str, span: Span) -> Result<String, Problem> {
+        Err(Problem::error(span, "no workflow can be called from here"))
+    }
+}
+
 /// What one pass over a file gathers.
 pub(crate) struct Reader<'w> {
     pub workflows: &'w mut dyn Workflows,

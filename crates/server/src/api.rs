@@ -1,8 +1,13 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
+mod instances;
 mod outputs;
 mod runs;
+mod step_triggers;
+mod step_types;
+mod steps;
 mod tokens;
+mod workflow_steps;
 mod workflows;
 
 use axum::Router;
@@ -48,6 +53,11 @@ fn resources() -> OpenApiRouter<App> {
         .merge(tokens::routes())
         .merge(workflows::routes())
         .merge(outputs::routes())
+        .merge(step_types::routes())
+        .merge(steps::routes())
+        .merge(workflow_steps::routes())
+        .merge(step_triggers::routes())
+        .merge(instances::routes())
 }
 
 /// The OpenAPI document.

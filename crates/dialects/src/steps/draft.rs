@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use relais_plan::step::Workflow;
-use relais_plan::{Problem, Problems, Schema, Source, Span};
+use relais_plan::{Problems, Schema, Source};
 use serde_json::{Value, json};
 
-use crate::reader::{Reader, Workflows};
+use crate::reader::{NoWorkflows, Reader};
 use crate::{Format, Loaded, yaml};
 
 /// What was found in steps that are being edited.
@@ -67,15 +67,6 @@ impl Needs {
         let required: Vec<&str> = trigger.into_iter().chain((!uuids.is_empty()).then_some("step_outputs")).collect();
         let properties = json!({ "trigger_output": {}, "step_outputs": outputs });
         json!({ "type": "object", "properties": properties, "required": required })
-    }
-}
-
-/// Steps of this format call no workflows.
-struct NoWorkflows;
-
-impl Workflows for NoWorkflows {
-    fn pin(&mut self, _reference: &str, span: Span) -> Result<String, Problem> {
-        Err(Problem::error(span, "a step calls no workflows"))
     }
 }
 

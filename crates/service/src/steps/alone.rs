@@ -1,0 +1,39 @@
+//! One step run by itself: a run of a workflow that has only this step. What its placeholders and conditions name is
+//! given to the run.
+
+use relais_engine::{RunId, Target};
+use relais_plan::Plan;
+use uuid::Uuid;
+
+use super::{StepRecord, text};
+use crate::kept::At;
+use crate::{Checked, Error, Format, Service, Start};
+
+impl Service {
+    /// A run of one step. `start.input` has `trigger_output` and `step_outputs` (by uuid) as far as the step names them.
+    /// A checker that would stop a workflow ends the run as stopped.
+    pub async fn run_step(&self, id: Uuid, start: Start) -> Result<RunId, Error> {
+        let At { it: step, .. } = self.kept::<StepRecord>(&id.to_string()).await?;
+        let source = text::of_step(&step);
+        let loaded = relais_dialects::read_alone(&source);
+        let definition = self.core.definitions.check_loaded(source, loaded, None);
+        text::refuse(&definition.source, &definition.problems, &[&step], "the step cannot run")?;
+        let Some(plan) = definition.plan else {
+            return Err(Error::Unusable(format!("the step `{}` became no plan", step.name)));
+        };
+        self.start_plan(plan, Format::Steps, start).await
+    }
+
+    /// A run of a plan that belongs to no kept workflow.
+    pub(super) async fn start_plan(&self, plan: Plan, format: Format, start: Start) -> Result<RunId, Error> {
+        if !start.mode.simulate {
+            self.core.definitions.check_models(&plan, start.mode.model.as_deref())?;
+            self.core.definitions.check_tools(&plan).await?;
+        }
+        self.keep_plan(&plan).await?;
+        let (manifest, target) = (String::new(), Target::default());
+        let checked =
+            Checked { plan, format, children: Vec::new(), version: 0, manifest, target, warnings: Vec::new() };
+        self.start(&checked, start).await
+    }
+}
