@@ -13,7 +13,7 @@ use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Runs};
 use crate::pages::{Page, Paging};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::IdempotencyKey;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -54,7 +54,7 @@ async fn instance(service: &Service, run: Uuid) -> Result<Instance, Problem> {
 /// List the runs of a workflow, newest first.
 #[utoipa::path(get, path = "/workflows/{id}/instances", operation_id = "list_instances", tag = "instances",
     params(("id" = String, Path, description = "Id, alias or name"), Paging),
-    responses((status = OK, body = Page<Instance>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<Instance>), Problems))]
 async fn list(
     Reads(service): Reads,
     Path(id): Path<String>,
@@ -68,7 +68,7 @@ async fn list(
 #[utoipa::path(post, path = "/workflows/{id}/instances", operation_id = "create_instance", tag = "instances", request_body = CreateInstance,
     params(("id" = String, Path, description = "Id, alias or name"),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run")),
-    responses((status = ACCEPTED, body = Instance), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = ACCEPTED, body = Instance), Problems))]
 async fn create(
     Runs(service): Runs,
     Path(id): Path<String>,
@@ -82,14 +82,14 @@ async fn create(
 
 /// Read a run with its steps.
 #[utoipa::path(get, path = "/instances/{id}", operation_id = "get_instance", tag = "instances", params(("id" = Uuid, Path)),
-    responses((status = OK, body = Instance), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Instance), Problems))]
 async fn get(Reads(service): Reads, Path(run): Path<Uuid>) -> Result<Json<Instance>, Problem> {
     Ok(Json(instance(&service, run).await?))
 }
 
 /// Cancel a run; it ends as soon as what is under way has been told.
 #[utoipa::path(post, path = "/instances/{id}/cancel", operation_id = "cancel_instance", tag = "instances", params(("id" = Uuid, Path)),
-    responses((status = ACCEPTED, body = Instance), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = ACCEPTED, body = Instance), Problems))]
 async fn cancel(Runs(service): Runs, Path(run): Path<Uuid>) -> Result<Started, Problem> {
     service.cancel(run).await?;
     started(&service, run).await

@@ -14,7 +14,7 @@ use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Writes};
 use crate::pages::{Page, Paging};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::{IfMatch, Tagged};
 use crate::times::instant;
 
@@ -105,7 +105,7 @@ pub struct SaveTrigger {
 /// Read the trigger of a workflow.
 #[utoipa::path(get, path = "/workflows/{id}/trigger", operation_id = "get_workflow_trigger", tag = "triggers",
     params(("id" = String, Path, description = "Id, alias or name")),
-    responses((status = OK, body = TriggerModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = TriggerModel), Problems))]
 async fn get_for_workflow(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged<TriggerModel>, Problem> {
     Ok(tagged(service.trigger_of_workflow(&id).await?, service.user()))
 }
@@ -114,7 +114,7 @@ async fn get_for_workflow(Reads(service): Reads, Path(id): Path<String>) -> Resu
 #[utoipa::path(put, path = "/workflows/{id}/trigger", operation_id = "set_workflow_trigger", tag = "triggers", request_body = SetTrigger,
     params(("id" = String, Path, description = "Id, alias or name"),
         ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
-    responses((status = OK, body = WorkflowModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = WorkflowModel), Problems))]
 async fn set(
     Writes(service): Writes,
     Path(id): Path<String>,
@@ -130,7 +130,7 @@ async fn set(
 #[utoipa::path(delete, path = "/workflows/{id}/trigger", operation_id = "remove_workflow_trigger", tag = "triggers",
     params(("id" = String, Path, description = "Id, alias or name"),
         ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
-    responses((status = OK, body = WorkflowModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = WorkflowModel), Problems))]
 async fn remove(
     Writes(service): Writes,
     Path(id): Path<String>,
@@ -141,7 +141,7 @@ async fn remove(
 
 /// List all triggers, those of definitions too.
 #[utoipa::path(get, path = "/triggers", operation_id = "list_triggers", tag = "triggers", params(Paging),
-    responses((status = OK, body = Page<TriggerModel>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<TriggerModel>), Problems))]
 async fn list(Reads(service): Reads, Query(paging): Query<Paging>) -> Result<Json<Page<TriggerModel>>, Problem> {
     let limit = paging.limit();
     let (found, next) = service.triggers(paging.cursor, limit).await?;
@@ -151,7 +151,7 @@ async fn list(Reads(service): Reads, Query(paging): Query<Paging>) -> Result<Jso
 
 /// Read a trigger.
 #[utoipa::path(get, path = "/triggers/{id}", operation_id = "get_trigger", tag = "triggers", params(("id" = Uuid, Path)),
-    responses((status = OK, body = TriggerModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = TriggerModel), Problems))]
 async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Tagged<TriggerModel>, Problem> {
     Ok(tagged(service.trigger(id).await?, service.user()))
 }
@@ -159,7 +159,7 @@ async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Tagged<Trigg
 /// Save a trigger: its settings, its filter rules, what its data is.
 #[utoipa::path(put, path = "/triggers/{id}", operation_id = "save_trigger", tag = "triggers", request_body = SaveTrigger,
     params(("id" = Uuid, Path), ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = OK, body = TriggerModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = TriggerModel), Problems))]
 async fn save(
     Writes(service): Writes,
     Path(id): Path<Uuid>,
@@ -181,7 +181,7 @@ async fn save(
 /// Delete a trigger; its workflow has none then.
 #[utoipa::path(delete, path = "/triggers/{id}", operation_id = "delete_trigger", tag = "triggers",
     params(("id" = Uuid, Path), ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = NO_CONTENT), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = NO_CONTENT), Problems))]
 async fn delete(
     Writes(service): Writes,
     Path(id): Path<Uuid>,

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use crate::App;
 use crate::body::Json;
 use crate::caller::Reads;
-use crate::problem::Problem;
+use crate::problem::Problems;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list_step_types)).routes(routes!(list_trigger_types))
@@ -44,7 +44,7 @@ pub struct SettingView {
 
 /// List the types of step.
 #[utoipa::path(get, path = "/step-types", operation_id = "list_step_types", tag = "steps",
-    responses((status = OK, body = Vec<StepTypeView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Vec<StepTypeView>), Problems))]
 async fn list_step_types(Reads(_): Reads) -> Json<Vec<StepTypeView>> {
     let view = |kind: &relais_service::StepType| StepTypeView {
         word: kind.word,
@@ -56,7 +56,7 @@ async fn list_step_types(Reads(_): Reads) -> Json<Vec<StepTypeView>> {
 
 /// List the types of trigger, with the settings that each takes.
 #[utoipa::path(get, path = "/trigger-types", operation_id = "list_trigger_types", tag = "triggers",
-    responses((status = OK, body = Vec<TriggerTypeView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Vec<TriggerTypeView>), Problems))]
 async fn list_trigger_types(Reads(_): Reads) -> Json<Vec<TriggerTypeView>> {
     let view = |kind: &relais_service::TriggerType| TriggerTypeView {
         id: kind.id,

@@ -13,7 +13,7 @@ use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Runs, Writes};
 use crate::pages::{Page, Paging};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::{Created, IdempotencyKey, IfMatch, Tagged};
 use crate::times::instant;
 
@@ -199,7 +199,7 @@ pub struct RunStep {
 
 /// List steps.
 #[utoipa::path(get, path = "/steps", operation_id = "list_steps", tag = "steps", params(Listing),
-    responses((status = OK, body = Page<StepModel>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<StepModel>), Problems))]
 async fn list(Reads(service): Reads, Query(listing): Query<Listing>) -> Result<Json<Page<StepModel>>, Problem> {
     let paging = Paging { limit: listing.limit, cursor: listing.cursor };
     let limit = paging.limit();
@@ -210,7 +210,7 @@ async fn list(Reads(service): Reads, Query(listing): Query<Listing>) -> Result<J
 
 /// Make a step that is in no workflow yet.
 #[utoipa::path(post, path = "/steps", operation_id = "create_step", tag = "steps", request_body = CreateStep,
-    responses((status = CREATED, body = StepModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = CREATED, body = StepModel), Problems))]
 async fn create(Writes(service): Writes, Json(body): Json<CreateStep>) -> Result<Created<StepModel>, Problem> {
     let fields = StepFields {
         name: Some(body.name),
@@ -227,7 +227,7 @@ async fn create(Writes(service): Writes, Json(body): Json<CreateStep>) -> Result
 
 /// Read a step.
 #[utoipa::path(get, path = "/steps/{id}", operation_id = "get_step", tag = "steps", params(("id" = Uuid, Path)),
-    responses((status = OK, body = StepModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = StepModel), Problems))]
 async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Tagged<StepModel>, Problem> {
     Ok(tagged(service.step(id).await?, service.user()))
 }
@@ -235,7 +235,7 @@ async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Tagged<StepM
 /// Save a step. Of a step in a workflow, that is a new version of the workflow.
 #[utoipa::path(put, path = "/steps/{id}", operation_id = "save_step", tag = "steps", request_body = SaveStep,
     params(("id" = Uuid, Path), ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = OK, body = StepModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = StepModel), Problems))]
 async fn save(
     Writes(service): Writes,
     Path(id): Path<Uuid>,
@@ -259,7 +259,7 @@ async fn save(
 /// Delete a step; one that is in a workflow goes out of it.
 #[utoipa::path(delete, path = "/steps/{id}", operation_id = "delete_step", tag = "steps",
     params(("id" = Uuid, Path), ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = NO_CONTENT), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = NO_CONTENT), Problems))]
 async fn delete(
     Writes(service): Writes,
     Path(id): Path<Uuid>,
@@ -273,7 +273,7 @@ async fn delete(
 #[utoipa::path(post, path = "/steps/{id}/run", operation_id = "run_step", tag = "steps", request_body = RunStep,
     params(("id" = Uuid, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run")),
-    responses((status = ACCEPTED, body = Instance), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = ACCEPTED, body = Instance), Problems))]
 async fn run(
     Runs(service): Runs,
     Path(id): Path<Uuid>,

@@ -12,7 +12,7 @@ use super::steps::StepModel;
 use crate::App;
 use crate::body::{Json, Path};
 use crate::caller::{Reads, Writes};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::{IfMatch, Tagged};
 use crate::times::instant;
 
@@ -121,7 +121,7 @@ pub struct Order {
 /// Read a workflow with its trigger and its steps.
 #[utoipa::path(get, path = "/workflows/{id}/details", operation_id = "get_workflow_details", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name")),
-    responses((status = OK, body = WorkflowWithDetails), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = WorkflowWithDetails), Problems))]
 async fn details(
     Reads(service): Reads,
     Path(id): Path<String>,
@@ -137,7 +137,7 @@ async fn details(
 #[utoipa::path(post, path = "/workflows/{id}/steps", operation_id = "add_step", tag = "steps", request_body = AddStep,
     params(("id" = String, Path, description = "Id, alias or name"),
         ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
-    responses((status = OK, body = WorkflowModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = WorkflowModel), Problems))]
 async fn add(
     Writes(service): Writes,
     Path(id): Path<String>,
@@ -159,7 +159,7 @@ async fn add(
 #[utoipa::path(put, path = "/workflows/{id}/steps", operation_id = "reorder_steps", tag = "steps", request_body = Order,
     params(("id" = String, Path, description = "Id, alias or name"),
         ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
-    responses((status = OK, body = WorkflowModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = WorkflowModel), Problems))]
 async fn reorder(
     Writes(service): Writes,
     Path(id): Path<String>,
@@ -173,7 +173,7 @@ async fn reorder(
 #[utoipa::path(delete, path = "/workflows/{id}/steps/{step_id}", operation_id = "remove_step", tag = "steps",
     params(("id" = String, Path, description = "Id, alias or name"), ("step_id" = Uuid, Path),
         ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
-    responses((status = OK, body = WorkflowModel), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = WorkflowModel), Problems))]
 async fn remove(
     Writes(service): Writes,
     Path((id, step)): Path<(String, Uuid)>,

@@ -5,6 +5,7 @@ mod events;
 mod flows;
 mod runs;
 mod setup;
+mod steps;
 mod tokens;
 mod walk;
 mod workflows;

@@ -1,7 +1,7 @@
 //! One step run by itself: a run of a workflow that has only this step. What its placeholders and conditions name is
 //! given to the run.
 
-use relais_engine::{RunId, Target};
+use relais_engine::{Mode, RunId, Target};
 use relais_plan::Plan;
 use uuid::Uuid;
 
@@ -21,19 +21,18 @@ impl Service {
         let Some(plan) = definition.plan else {
             return Err(Error::Unusable(format!("the step `{}` became no plan", step.name)));
         };
-        self.start_plan(plan, Format::Steps, start).await
+        let checked = self.ready(plan, Format::Steps, &start.mode).await?;
+        self.start(&checked, start).await
     }
 
-    /// A run of a plan that belongs to no kept workflow.
-    pub(super) async fn start_plan(&self, plan: Plan, format: Format, start: Start) -> Result<RunId, Error> {
-        if !start.mode.simulate {
-            self.core.definitions.check_models(&plan, start.mode.model.as_deref())?;
+    /// A plan that belongs to no kept workflow, ready to be started.
+    pub(super) async fn ready(&self, plan: Plan, format: Format, mode: &Mode) -> Result<Checked, Error> {
+        if !mode.simulate {
+            self.core.definitions.check_models(&plan, mode.model.as_deref())?;
             self.core.definitions.check_tools(&plan).await?;
         }
         self.keep_plan(&plan).await?;
         let (manifest, target) = (String::new(), Target::default());
-        let checked =
-            Checked { plan, format, children: Vec::new(), version: 0, manifest, target, warnings: Vec::new() };
-        self.start(&checked, start).await
+        Ok(Checked { plan, format, children: Vec::new(), version: 0, manifest, target, warnings: Vec::new() })
     }
 }

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::{StepKind, StepRecord};
 use crate::kept::{self, At, Kept};
+use crate::runs::OWN_KEYS;
 use crate::{Error, Format, Service, Start};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -163,9 +164,10 @@ impl Service {
         let Some(plan) = compiled.whole.main.plan else {
             return Err(Error::Unusable("a summary cannot be asked for: its workflow became no plan".into()));
         };
-        let key = Some(format!("summary:{}:{}:{}:{model}", wish.step, wish.of, wish.tries));
+        let key = Some(format!("{OWN_KEYS}summary:{}:{}:{}:{model}", wish.step, wish.of, wish.tries));
         let start = Start { input: json!({ "step": subject }), key, ..Start::default() };
-        let run = self.start_plan(plan, Format::Native, start).await?;
+        let checked = self.ready(plan, Format::Native, &start.mode).await?;
+        let (run, _) = self.start_once(&checked, start).await?;
         self.said_by(run).await
     }
 
