@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::kept::{self, At, Kept};
+use crate::steps::MAX_PAGE;
 use crate::workflows::must_be_unchanged;
 use crate::{Error, Origin, Service, TriggerRecord, Workflow};
 
@@ -236,6 +237,7 @@ impl Service {
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<At<TriggerRecord>>, Option<String>), Error> {
+        let limit = limit.min(MAX_PAGE);
         let mut found: Vec<At<TriggerRecord>> = self.page_kept(None, after, limit + 1).await?;
         let has_more = found.len() > limit;
         found.truncate(limit);

@@ -82,6 +82,9 @@ pub const STEP_TYPES: &[StepType] = &[
     },
 ];
 
+/// Things on a page: one more is read, to see whether there are more, and the store gives a thousand at most.
+pub(crate) const MAX_PAGE: usize = 500;
+
 /// What somebody says of a step; what does not belong to its type is refused.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StepFields {
@@ -263,6 +266,7 @@ impl Service {
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<Step>, Option<String>), Error> {
+        let limit = limit.min(MAX_PAGE);
         let mut found: Vec<At<StepRecord>> = self.page_kept(standalone.then_some(""), after, limit + 1).await?;
         let has_more = found.len() > limit;
         found.truncate(limit);

@@ -27,7 +27,8 @@ const MAX_INSTANCES: usize = 100;
 /// `error_message`, `trigger_output`, `step_instances` (each with `uuid`, `type`, `status`, the uuid of its definition,
 /// `messages`, `input_data`, `output`, times), `created_at`, `updated_at`.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Instance(#[schema(value_type = Object)] pub Value);
+#[schema(value_type = Object)]
+pub struct Instance(pub Value);
 
 /// What a run is started with.
 #[derive(Debug, Deserialize, ToSchema)]

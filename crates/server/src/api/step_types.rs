@@ -45,7 +45,7 @@ pub struct SettingView {
 /// List the types of step.
 #[utoipa::path(get, path = "/step-types", operation_id = "list_step_types", tag = "steps",
     responses((status = OK, body = Vec<StepTypeView>), Problems))]
-async fn list_step_types(Reads(_): Reads) -> Json<Vec<StepTypeView>> {
+async fn list_step_types(Reads(_service): Reads) -> Json<Vec<StepTypeView>> {
     let view = |kind: &relais_service::StepType| StepTypeView {
         word: kind.word,
         name: kind.name,
@@ -57,7 +57,7 @@ async fn list_step_types(Reads(_): Reads) -> Json<Vec<StepTypeView>> {
 /// List the types of trigger, with the settings that each takes.
 #[utoipa::path(get, path = "/trigger-types", operation_id = "list_trigger_types", tag = "triggers",
     responses((status = OK, body = Vec<TriggerTypeView>), Problems))]
-async fn list_trigger_types(Reads(_): Reads) -> Json<Vec<TriggerTypeView>> {
+async fn list_trigger_types(Reads(_service): Reads) -> Json<Vec<TriggerTypeView>> {
     let view = |kind: &relais_service::TriggerType| TriggerTypeView {
         id: kind.id,
         name: kind.name,

@@ -78,31 +78,17 @@ pub fn whole(At { it, revision }: At<Workflow>, user: &str) -> Tagged<WorkflowMo
     Tagged(WorkflowModel { about, trigger_uuid: it.trigger_uuid, steps: it.steps }, revision)
 }
 
-/// A new step of a type and a name, or one that stands by itself.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-pub enum AddStep {
-    New(NewStep),
-    Attached(AttachedStep),
-}
-
+/// A new step by `type` and `name`, or one that stands by itself by `step_uuid`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewStep {
+pub struct AddStep {
     /// `custom_llm`, `custom_agent` or `stop_checker`.
     #[serde(rename = "type")]
-    pub word: String,
+    pub word: Option<String>,
     #[schema(max_length = 255)]
-    pub name: String,
+    pub name: Option<String>,
+    pub step_uuid: Option<Uuid>,
     /// Where it comes to stand, from 0; -1 is the end.
-    #[serde(default = "end")]
-    pub position: i64,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AttachedStep {
-    pub step_uuid: Uuid,
     #[serde(default = "end")]
     pub position: i64,
 }
@@ -144,13 +130,12 @@ async fn add(
     IfMatch(revision): IfMatch,
     Json(body): Json<AddStep>,
 ) -> Result<Tagged<WorkflowModel>, Problem> {
-    let changed = match body {
-        AddStep::New(NewStep { word, name, position }) => {
-            service.add_new_step(&id, &word, &name, position, revision).await?
-        }
-        AddStep::Attached(AttachedStep { step_uuid, position }) => {
-            service.attach_step(&id, step_uuid, position, revision).await?
-        }
+    let AddStep { word, name, step_uuid, position } = body;
+    let changed = match (word, name, step_uuid) {
+        (Some(word), Some(name), None) => service.add_new_step(&id, &word, &name, position, revision).await?,
+        (None, None, Some(step)) => service.attach_step(&id, step, position, revision).await?,
+        (_, _, Some(_)) => return Err(Problem::invalid("a step that is there has its `type` and `name`: leave them out")),
+        (_, _, None) => return Err(Problem::invalid("a new step needs `type` and `name`; one that is there, `step_uuid`")),
     };
     Ok(whole(changed, service.user()))
 }

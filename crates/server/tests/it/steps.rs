@@ -143,7 +143,8 @@ async fn steps_are_added_where_they_are_wanted() {
         (json!({ "type": "custom_llm", "name": " " }), 422, "needs a name"),
         (json!({ "type": "custom_llm", "name": "Four", "position": 4 }), 422, "it is 0 to 3"),
         (json!({ "type": "custom_llm", "name": "Four", "position": -2 }), 422, "or -1 for the end"),
-        (json!({ "type": "custom_llm", "name": "Four", "promt": "x" }), 400, ""),
+        (json!({ "type": "custom_llm", "name": "Four", "promt": "x" }), 400, "`promt`"),
+        (json!({ "type": "custom_llm" }), 400, "needs `type` and `name`"),
     ] {
         setup.refused(Method::POST, &path, body, status, &[part]).await;
     }

@@ -200,9 +200,13 @@ impl Service {
             Error::Conflict(format!("{text}: {e}; give it as JSON in which each step has a `uuid`"))
         };
         let tree: Value = serde_json::from_str(&definition).map_err(|e| unread(&e))?;
+        let written = tree["steps"].as_array().map_or(&[][..], Vec::as_slice);
+        if written.len() > MAX_STEPS {
+            return Err(unread(&format!("it has more than {MAX_STEPS} steps")));
+        }
         let now = self.core.clock.now();
         let mut steps = Vec::new();
-        for one in tree["steps"].as_array().into_iter().flatten() {
+        for one in written {
             let step = adopted(one, workflow.id, now).map_err(|e| unread(&e))?;
             if self.find_kept::<StepRecord>(&step.uuid.to_string()).await?.is_some() {
                 return Err(unread(&format!("the step {} is already kept elsewhere", step.uuid)));

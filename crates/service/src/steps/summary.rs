@@ -106,13 +106,17 @@ impl Service {
 
     /// Makes summaries until it is told to stop. Several servers may do it: each is paid for once.
     pub async fn run_summaries(self, mut stop: watch::Receiver<bool>) {
-        while !*stop.borrow() {
-            // What went wrong with the database is told by everybody else who uses it; here it is tried again.
-            let _ = self.make_summaries().await;
-            tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
-                stopped = stop.changed() => if stopped.is_err() { return },
+        let work = async {
+            loop {
+                // What is wrong with the database is told by everybody else who uses it; here it is tried again.
+                let _ = self.make_summaries().await;
+                tokio::time::sleep(PAUSE).await;
             }
+        };
+        // A summary that is cut off is asked for again under the same key.
+        tokio::select! {
+            () = work => {}
+            _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
@@ -130,7 +134,12 @@ impl Service {
 
     async fn make_summary(&self, record: Record) -> Result<(), Error> {
         let service = self.as_user(&record.key.owner);
-        let At { it: wish, revision }: At<Summary> = kept::read(record)?;
+        let (key, label, body) = (record.key.clone(), record.label.clone(), record.body.clone());
+        let expect = Expect::Revision(record.revision);
+        let Ok(At { it: wish, .. }) = kept::read::<Summary>(record) else {
+            // One that cannot be read would be due for ever and keep the others from their turn.
+            return service.keep_summary(Edit::Put { key, label, due_at: None, body, expect }).await;
+        };
         let step = service.find_kept::<StepRecord>(&wish.step.to_string()).await?;
         let subject = step.as_ref().and_then(|step| subject(&step.it)).filter(|subject| name_of(subject) == wish.of);
         let made = match subject {
@@ -147,7 +156,11 @@ impl Service {
             }
             Some(Err(_)) | None => kept,
         };
-        match service.change(vec![kept::put(service.user(), &kept, Expect::Revision(revision))?]).await {
+        service.keep_summary(kept::put(service.user(), &kept, expect)?).await
+    }
+
+    async fn keep_summary(&self, edit: Edit) -> Result<(), Error> {
+        match self.change(vec![edit]).await {
             // A newer wish has taken its place.
             Ok(_) | Err(Error::Stale(_)) => Ok(()),
             Err(error) => Err(error),
