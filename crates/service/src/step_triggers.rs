@@ -215,7 +215,10 @@ impl Service {
         let mut record = TriggerRecord { filter_rules: json!({}), ..record };
         let description = written["initial_data_description"].as_str().map(str::to_owned);
         let filter_rules = Some(written["filter_rules"].clone()).filter(|rules| !rules.is_null());
-        fill(&mut record, &TriggerChange { filter_rules, initial_data_description: description, ..TriggerChange::default() })?;
+        fill(
+            &mut record,
+            &TriggerChange { filter_rules, initial_data_description: description, ..TriggerChange::default() },
+        )?;
         workflow.trigger_uuid = Some(record.uuid);
         self.new_trigger_edits(&record)
     }
@@ -379,7 +382,8 @@ fn fill(record: &mut TriggerRecord, change: &TriggerChange) -> Result<(), Error>
     record.on.filter = if is_open { Value::Null } else { record.filter_rules.clone() };
     if let Some(description) = &change.initial_data_description {
         if description.trim().is_empty() || description.chars().count() > MAX_DESCRIPTION_CHARS {
-            let text = format!("a trigger needs an `initial_data_description` of 1 to {MAX_DESCRIPTION_CHARS} characters");
+            let text =
+                format!("a trigger needs an `initial_data_description` of 1 to {MAX_DESCRIPTION_CHARS} characters");
             return Err(Error::Invalid(text));
         }
         record.initial_data_description = description.clone();

@@ -62,7 +62,8 @@ impl Needs {
     fn schema(&self) -> Value {
         let uuids: Vec<&String> = self.steps.iter().collect();
         let named: serde_json::Map<String, Value> = uuids.iter().map(|uuid| ((*uuid).clone(), json!({}))).collect();
-        let outputs = json!({ "type": "object", "properties": named, "required": uuids, "additionalProperties": false });
+        let outputs =
+            json!({ "type": "object", "properties": named, "required": uuids, "additionalProperties": false });
         let trigger = self.trigger.then_some("trigger_output");
         let required: Vec<&str> = trigger.into_iter().chain((!uuids.is_empty()).then_some("step_outputs")).collect();
         let properties = json!({ "trigger_output": {}, "step_outputs": outputs });

@@ -119,9 +119,7 @@ impl StepModel {
             StepKind::CustomAgent { model, system_prompt, tools } => {
                 StepModel::CustomAgent(CustomAgent { about, model, system_prompt, tools, generated_summary })
             }
-            StepKind::StopChecker { stop_conditions } => {
-                StepModel::StopChecker(StopChecker { about, stop_conditions })
-            }
+            StepKind::StopChecker { stop_conditions } => StepModel::StopChecker(StopChecker { about, stop_conditions }),
         }
     }
 }

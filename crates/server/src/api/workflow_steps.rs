@@ -108,10 +108,7 @@ pub struct Order {
 #[utoipa::path(get, path = "/workflows/{id}/details", operation_id = "get_workflow_details", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name")),
     responses((status = OK, body = WorkflowWithDetails), Problems))]
-async fn details(
-    Reads(service): Reads,
-    Path(id): Path<String>,
-) -> Result<Tagged<WorkflowWithDetails>, Problem> {
+async fn details(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged<WorkflowWithDetails>, Problem> {
     let Details { workflow, trigger, steps } = service.workflow_details(&id).await?;
     let about = AboutWorkflow::new(&workflow.it, service.user());
     let trigger = trigger.map(|trigger| TriggerModel::new(trigger.it, service.user()));
@@ -134,8 +131,12 @@ async fn add(
     let changed = match (word, name, step_uuid) {
         (Some(word), Some(name), None) => service.add_new_step(&id, &word, &name, position, revision).await?,
         (None, None, Some(step)) => service.attach_step(&id, step, position, revision).await?,
-        (_, _, Some(_)) => return Err(Problem::invalid("a step that is there has its `type` and `name`: leave them out")),
-        (_, _, None) => return Err(Problem::invalid("a new step needs `type` and `name`; one that is there, `step_uuid`")),
+        (_, _, Some(_)) => {
+            return Err(Problem::invalid("a step that is there has its `type` and `name`: leave them out"));
+        }
+        (_, _, None) => {
+            return Err(Problem::invalid("a new step needs `type` and `name`; one that is there, `step_uuid`"));
+        }
     };
     Ok(whole(changed, service.user()))
 }

@@ -173,9 +173,17 @@ async fn what_would_break_a_reference_is_refused() {
         (&one, of_one("<<triger_output>>".into()), "did you mean `<<trigger_output>>`?"),
         (&one, json!({ "name": "One", "model": "m" }), "needs `system_prompt`"),
         (&one, json!({ "name": "One", "model": "m", "system_prompt": "", "tools": {} }), "has no `tools`"),
-        (&one, json!({ "name": "One", "type": "custom_agent", "model": "m", "system_prompt": "" }), "stays of its type"),
+        (
+            &one,
+            json!({ "name": "One", "type": "custom_agent", "model": "m", "system_prompt": "" }),
+            "stays of its type",
+        ),
         (&one, json!({ "uuid": two, "name": "One", "model": "m", "system_prompt": "" }), "`uuid` is"),
-        (&one, json!({ "user_id": "other", "name": "One", "model": "m", "system_prompt": "" }), "`user_id` is somebody"),
+        (
+            &one,
+            json!({ "user_id": "other", "name": "One", "model": "m", "system_prompt": "" }),
+            "`user_id` is somebody",
+        ),
         (&one, json!({ "name": "Two", "model": "m", "system_prompt": "" }), "two steps have the name `Two`"),
         (&check, of_check(condition(other, "equals", json!(1))), "no step has the uuid"),
         (&check, of_check(condition(&one, "greater_than", json!("3"))), "a number with greater_than"),
@@ -210,7 +218,8 @@ async fn tools_are_known_and_only_those_switched_on_are_offered() {
     let id = setup.workflow("w").await;
     let step = setup.add(&id, "custom_agent", "Agent").await;
     let path = format!("/steps/{step}");
-    let body = |tools: Value| json!({ "name": "Agent", "model": "script/talk.json", "system_prompt": "x", "tools": tools });
+    let body =
+        |tools: Value| json!({ "name": "Agent", "model": "script/talk.json", "system_prompt": "x", "tools": tools });
     setup.refused(Method::PUT, &path, body(json!({ "raed_file": { "enabled": true } })), 422, &["`read_file`?"]).await;
     setup.refused(Method::PUT, &path, body(json!({ "read_file": { "on": true } })), 422, &["`on`"]).await;
     let tools = json!({ "read_file": { "enabled": true }, "write_file": { "enabled": false } });
@@ -232,7 +241,8 @@ async fn a_run_is_told_as_an_instance_with_its_steps() {
     let last = setup.add(&id, "custom_llm", "Last").await;
     setup.prompt(&score, "Score", "Score: <<trigger_output>>").await;
     setup.prompt(&last, "Last", &format!("Say <<step_output.{score}>> again")).await;
-    let stops_above = |limit: u32| json!({ "name": "Check", "stop_conditions": [condition(&score, "greater_than", json!(limit))] });
+    let stops_above =
+        |limit: u32| json!({ "name": "Check", "stop_conditions": [condition(&score, "greater_than", json!(limit))] });
     setup.ok(Method::PUT, &format!("/steps/{check}"), stops_above(3)).await;
     let stopped = setup.instance(&id, json!({ "mail": "hello" })).await;
     for (path, expected) in [
@@ -260,7 +270,10 @@ async fn a_run_is_told_as_an_instance_with_its_steps() {
     assert_eq!(raw, stopped["step_instances"][0]["output"]["raw_data"]);
     setup.ok(Method::PUT, &format!("/steps/{check}"), stops_above(9)).await;
     let completed = setup.instance(&id, json!("plain text")).await;
-    assert_eq!((&completed["status"], &completed["step_instances"][2]["status"]), (&json!("completed"), &json!("completed")));
+    assert_eq!(
+        (&completed["status"], &completed["step_instances"][2]["status"]),
+        (&json!("completed"), &json!("completed"))
+    );
     setup.prompt(&score, "Score", "Break").await;
     let failed = setup.instance(&id, json!({})).await;
     assert_eq!((&failed["status"], &failed["step_instances"][0]["status"]), (&json!("failed"), &json!("failed")));
@@ -297,7 +310,8 @@ async fn two_editors_at_once_lose_nothing() {
     let setup = server().await;
     let id = setup.workflow("w").await;
     let path = format!("/workflows/{id}/steps");
-    let add = |number: usize| setup.ok(Method::POST, &path, json!({ "type": "custom_llm", "name": format!("s{number}") }));
+    let add =
+        |number: usize| setup.ok(Method::POST, &path, json!({ "type": "custom_llm", "name": format!("s{number}") }));
     tokio::join!(add(1), add(2), add(3), add(4));
     let details = setup.read(&format!("/workflows/{id}/details")).await;
     let mut names: Vec<&str> =
@@ -338,7 +352,8 @@ async fn a_step_stands_by_itself_runs_by_itself_and_is_attached() {
     let ended = setup.ended(&started).await;
     assert_eq!(ended["status"], "completed", "{ended:#}");
     assert_eq!(ended["step_instances"][0]["input_data"]["system_prompt"], "Score: b a");
-    let check = json!({ "type": "stop_checker", "name": "Check", "stop_conditions": [condition(&first, "equals", json!(7))] });
+    let check =
+        json!({ "type": "stop_checker", "name": "Check", "stop_conditions": [condition(&first, "equals", json!(7))] });
     let check = setup.ok(Method::POST, "/steps", check).await;
     let run = format!("/steps/{}/run", check["uuid"].as_str().unwrap());
     for (score, status) in [(7, "stopped"), (8, "completed")] {
@@ -351,7 +366,8 @@ async fn a_step_stands_by_itself_runs_by_itself_and_is_attached() {
     let whole = setup.ok(Method::POST, &path, attach(-1)).await;
     assert_eq!(whole["steps"], json!([first, step]));
     setup.refused(Method::POST, &path, attach(-1), 409, &["is in the workflow"]).await;
-    let (status, _) = setup.ask(Method::DELETE, &format!("/api/v1/steps/{}", check["uuid"].as_str().unwrap()), None).await;
+    let (status, _) =
+        setup.ask(Method::DELETE, &format!("/api/v1/steps/{}", check["uuid"].as_str().unwrap()), None).await;
     assert_eq!(status.as_u16(), 204);
     assert_eq!(setup.read("/steps?standalone=true").await["items"], json!([]));
 }
@@ -380,7 +396,10 @@ async fn a_trigger_is_chosen_filled_in_and_replaced() {
     let own = format!("/triggers/{}", event["uuid"].as_str().unwrap());
     let rules = json!({ "filter_rules": { "folder": "inbox" }, "initial_data_description": "A mail." });
     let saved = setup.ok(Method::PUT, &own, rules).await;
-    assert_eq!((&saved["filter_rules"], &saved["initial_data_description"]), (&json!({ "folder": "inbox" }), &json!("A mail.")));
+    assert_eq!(
+        (&saved["filter_rules"], &saved["initial_data_description"]),
+        (&json!({ "folder": "inbox" }), &json!("A mail."))
+    );
     for (body, part) in [
         (json!({ "filter_rules": { "size": { "geater": 3 } } }), "filter_rules"),
         (json!({ "settings": { "cron": "@daily" } }), "no setting `cron`"),
@@ -403,7 +422,10 @@ async fn a_trigger_is_chosen_filled_in_and_replaced() {
     setup.refused(Method::PUT, &own, json!({ "filter_rules": { "a": 1 } }), 422, &["sent no data"]).await;
     setup.ok(Method::PUT, &path, json!({ "trigger_type_id": "webhook" })).await;
     let listed = setup.read("/triggers").await;
-    assert_eq!((listed["items"].as_array().unwrap().len(), &listed["items"][0]["trigger_type_id"]), (1, &json!("webhook")));
+    assert_eq!(
+        (listed["items"].as_array().unwrap().len(), &listed["items"][0]["trigger_type_id"]),
+        (1, &json!("webhook"))
+    );
     assert!(listed["items"][0]["settings"]["webhook"].is_string());
     let bare = setup.ok(Method::DELETE, &path, json!({})).await;
     assert_eq!((&bare["trigger_uuid"], setup.read("/triggers").await["items"].clone()), (&Value::Null, json!([])));
@@ -424,7 +446,10 @@ async fn details_have_the_trigger_and_the_steps_in_order() {
     setup.ok(Method::PUT, &format!("/workflows/{id}/trigger"), json!({ "trigger_type_id": "event" })).await;
     let details = setup.read(&format!("/workflows/{id}/details")).await;
     assert_eq!((&details["steps"][0]["uuid"], &details["steps"][1]["uuid"]), (&json!(two), &json!(one)));
-    assert_eq!((&details["steps"][1]["type"], &details["trigger"]["workflow_uuid"]), (&json!("custom_llm"), &json!(id)));
+    assert_eq!(
+        (&details["steps"][1]["type"], &details["trigger"]["workflow_uuid"]),
+        (&json!("custom_llm"), &json!(id))
+    );
     setup.ok(Method::PATCH, &format!("/workflows/{id}"), json!({ "status": "paused" })).await;
     assert_eq!(setup.read(&format!("/workflows/{id}/details")).await["is_active"], false);
 }
@@ -438,7 +463,8 @@ async fn another_users_things_are_not_there() {
     let workflow = other.create_workflow(new).await.unwrap().it.id.to_string();
     let whole = other.add_new_step(&workflow, "custom_llm", "One", -1, None).await.unwrap().it;
     let step = whole.steps[0];
-    let trigger = other.set_trigger(&workflow, "event", Default::default(), None).await.unwrap().it.trigger_uuid.unwrap();
+    let trigger =
+        other.set_trigger(&workflow, "event", Default::default(), None).await.unwrap().it.trigger_uuid.unwrap();
     for path in [
         format!("/steps/{step}"),
         format!("/triggers/{trigger}"),
@@ -498,6 +524,12 @@ async fn an_exported_workflow_can_be_edited_step_by_step() {
     let path = format!("/workflows/{}/steps", native["id"].as_str().unwrap());
     let body = json!({ "type": "custom_llm", "name": "x" });
     setup.refused(Method::POST, &path, body, 409, &["format `native`", "change its definition"]).await;
-    setup.ok(Method::PATCH, &format!("/workflows/{id}"), json!({ "definition": "steps:\n  - { id: a, set: { x: 1 } }\n" })).await;
+    setup
+        .ok(
+            Method::PATCH,
+            &format!("/workflows/{id}"),
+            json!({ "definition": "steps:\n  - { id: a, set: { x: 1 } }\n" }),
+        )
+        .await;
     assert_eq!(setup.read("/steps").await["items"], json!([]));
 }

@@ -77,12 +77,7 @@ impl Service {
     }
 
     /// Takes a step out of a workflow and deletes it.
-    pub async fn remove_step(
-        &self,
-        workflow: &str,
-        step: Uuid,
-        revision: Option<u64>,
-    ) -> Result<At<Workflow>, Error> {
+    pub async fn remove_step(&self, workflow: &str, step: Uuid, revision: Option<u64>) -> Result<At<Workflow>, Error> {
         self.change_steps(workflow, revision, Change::Remove(step)).await
     }
 
@@ -143,12 +138,7 @@ impl Service {
         Ok((instances, page.cursor))
     }
 
-    async fn change_steps(
-        &self,
-        workflow: &str,
-        revision: Option<u64>,
-        change: Change,
-    ) -> Result<At<Workflow>, Error> {
+    async fn change_steps(&self, workflow: &str, revision: Option<u64>, change: Change) -> Result<At<Workflow>, Error> {
         for _ in 0..MAX_TRIES {
             let Some(mut editing) = self.open_steps(workflow, revision).await? else { continue };
             self.apply_change(&mut editing, &change).await?;
@@ -172,10 +162,7 @@ impl Service {
     }
 
     /// The steps of a workflow in order, with their revisions. None: they were read while they changed.
-    async fn steps_of(
-        &self,
-        workflow: &Workflow,
-    ) -> Result<Option<(Vec<StepRecord>, HashMap<Uuid, u64>)>, Error> {
+    async fn steps_of(&self, workflow: &Workflow) -> Result<Option<(Vec<StepRecord>, HashMap<Uuid, u64>)>, Error> {
         let found: Vec<At<StepRecord>> = match workflow.steps.is_empty() {
             true => Vec::new(),
             false => self.list_kept(Some(&workflow.id.to_string())).await?,
@@ -322,7 +309,8 @@ impl Editing {
             -1 => Some(count),
             position => usize::try_from(position).ok().filter(|index| *index <= count),
         };
-        let wrong = || Error::Invalid(format!("there is no position {position}: it is 0 to {count}, or -1 for the end"));
+        let wrong =
+            || Error::Invalid(format!("there is no position {position}: it is 0 to {count}, or -1 for the end"));
         self.steps.insert(index.ok_or_else(wrong)?, step);
         Ok(())
     }
