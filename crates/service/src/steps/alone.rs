@@ -21,12 +21,12 @@ impl Service {
         let Some(plan) = definition.plan else {
             return Err(Error::Unusable(format!("the step `{}` became no plan", step.name)));
         };
-        let checked = self.ready(plan, Format::Steps, &start.mode).await?;
+        let checked = self.ready_alone(plan, Format::Steps, &start.mode).await?;
         self.start(&checked, start).await
     }
 
     /// A plan that belongs to no kept workflow, ready to be started.
-    pub(super) async fn ready(&self, plan: Plan, format: Format, mode: &Mode) -> Result<Checked, Error> {
+    pub(super) async fn ready_alone(&self, plan: Plan, format: Format, mode: &Mode) -> Result<Checked, Error> {
         if !mode.simulate {
             self.core.definitions.check_models(&plan, mode.model.as_deref())?;
             self.core.definitions.check_tools(&plan).await?;

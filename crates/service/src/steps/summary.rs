@@ -179,7 +179,7 @@ impl Service {
         };
         let key = Some(format!("{OWN_KEYS}summary:{}:{}:{}:{model}", wish.step, wish.of, wish.tries));
         let start = Start { input: json!({ "step": subject }), key, ..Start::default() };
-        let checked = self.ready(plan, Format::Native, &start.mode).await?;
+        let checked = self.ready_alone(plan, Format::Native, &start.mode).await?;
         let (run, _) = self.start_once(&checked, start).await?;
         self.said_by(run).await
     }
