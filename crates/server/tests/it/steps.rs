@@ -179,11 +179,6 @@ async fn what_would_break_a_reference_is_refused() {
             "stays of its type",
         ),
         (&one, json!({ "uuid": two, "name": "One", "model": "m", "system_prompt": "" }), "`uuid` is"),
-        (
-            &one,
-            json!({ "user_id": "other", "name": "One", "model": "m", "system_prompt": "" }),
-            "`user_id` is somebody",
-        ),
         (&one, json!({ "name": "Two", "model": "m", "system_prompt": "" }), "two steps have the name `Two`"),
         (&check, of_check(condition(other, "equals", json!(1))), "no step has the uuid"),
         (&check, of_check(condition(&one, "greater_than", json!("3"))), "a number with greater_than"),
@@ -192,6 +187,8 @@ async fn what_would_break_a_reference_is_refused() {
     ] {
         setup.refused(Method::PUT, &format!("/steps/{step}"), body, 422, &[part]).await;
     }
+    let theirs = json!({ "user_id": "other", "name": "One", "model": "m", "system_prompt": "" });
+    setup.refused(Method::PUT, &format!("/steps/{one}"), theirs, 404, &["user_id"]).await;
     let order = |ids: &[&String]| json!({ "ordered_step_uuids": ids });
     let path = format!("/workflows/{id}/steps");
     let broken = ["cannot stand in this order", "in the step `Two`", "the step `One` comes later"];
