@@ -31,8 +31,10 @@ use reader::Reader;
 use yaml::Node;
 
 pub use agents::check_agent;
+pub use native::read_trigger;
 pub use schema::json_schema;
 pub use shape::Format;
+pub use steps::{Draft, draft, read_alone};
 
 /// Workflows within workflows.
 pub const MAX_WORKFLOW_DEPTH: usize = 10;
@@ -219,7 +221,8 @@ impl<'l> Reading<'l> {
         let title = loader.about(source).title.unwrap_or_else(|| reader::stem(&source.name));
         let mut reader = Reader::new(self, title, &source.name, options.branch.clone());
         let mut workflow = by_format(format, root, &mut reader);
-        let mut problems = reader.problems;
+        let (mut problems, unfinished) = (reader.problems, reader.unfinished);
+        problems.extend(unfinished);
         normal::workflow(&mut workflow);
         agents::complete(&mut workflow, loader, &mut problems);
         (workflow, problems)

@@ -23,6 +23,7 @@ mod triggers;
 pub(crate) use kinds::DEFAULT_MAX;
 pub(crate) use steps::article;
 pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;
+pub use triggers::read_trigger;
 
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{ExitWhen, LaneFailure, LargeValues, Limits, OnToolDrift, Problem, RunFailure, Span};

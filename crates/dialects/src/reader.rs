@@ -7,10 +7,21 @@ use indexmap::IndexMap;
 use relais_plan::problem::nearest;
 use relais_plan::{Agent, Problem, Problems, Span};
 
+use crate::steps;
+
 /// Pins the workflows that a workflow calls.
 pub(crate) trait Workflows {
     /// The hash of the plan that the reference means.
     fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem>;
+}
+
+/// For what stands by itself and calls no workflows: an agent, a step, a trigger.
+pub(crate) struct NoWorkflows;
+
+impl Workflows for NoWorkflows {
+    fn pin(&mut self, _reference: &str, span: Span) -> Result<String, Problem> {
+        Err(Problem::error(span, "no workflow can be called from here"))
+    }
 }
 
 /// What one pass over a file gathers.
@@ -25,6 +36,10 @@ pub(crate) struct Reader<'w> {
     /// Declared agents and, under the id of their step, those written into a step.
     pub agents: IndexMap<String, Agent>,
     pub problems: Problems,
+    /// What is only not filled in yet, where a format is put together step by step.
+    pub unfinished: Problems,
+    /// A step is read by itself: what it reads of others is given to the run (format `steps`).
+    pub alone: Option<steps::Needs>,
     searches: u32,
 }
 
@@ -41,6 +56,8 @@ impl<'w> Reader<'w> {
             branch,
             agents: IndexMap::new(),
             problems: Vec::new(),
+            unfinished: Vec::new(),
+            alone: None,
             searches: MAX_SEARCHES,
         }
     }

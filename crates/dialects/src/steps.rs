@@ -7,6 +7,7 @@
 //! A step's id is its `uuid`; its agent has the step's `name`. A field that is null counts as left out.
 
 mod conditions;
+mod draft;
 mod kinds;
 mod placeholders;
 mod trigger;
@@ -18,7 +19,11 @@ use relais_plan::{Problem, Span, Template};
 
 use crate::fields::{Fields, given};
 use crate::reader::Reader;
+use crate::values::{output_of, quote};
 use crate::yaml::{Data, Node};
+
+pub(crate) use draft::Needs;
+pub use draft::{Draft, draft, read_alone};
 
 const TOP: &[&str] = &[
     "uuid",
@@ -83,6 +88,11 @@ impl Reader<'_> {
     fn steps_list<'n>(&mut self, fields: &Fields<'n>) -> &'n [Node] {
         match given(fields, "steps").map(|field| (field, &field.node.data)) {
             Some((_, Data::List(items))) if !items.is_empty() => items,
+            Some((field, Data::List(_))) => {
+                let problem = Problem::error(field.node.span, "the workflow has no step yet");
+                self.unfinished.push(problem.help(format!("for example {EXAMPLE}")));
+                &[]
+            }
             Some((field, _)) => {
                 self.wrong(field, "a list of at least one step", EXAMPLE);
                 &[]
@@ -106,8 +116,12 @@ impl Reader<'_> {
         }
     }
 
-    /// The position of the step that is meant, if its output can be read at another.
-    fn readable_step(&mut self, uuid: &str, at: usize, span: Span, listing: &Listing<'_>) -> Option<usize> {
+    /// The output of the step that is meant, as an expression, if it can be read at a position.
+    fn readable_output(&mut self, uuid: &str, at: usize, span: Span, listing: &Listing<'_>) -> Option<String> {
+        if let (Some(needs), false) = (&mut self.alone, listing.by_uuid.contains_key(uuid)) {
+            needs.steps.insert(uuid.to_owned());
+            return Some(format!("input.step_outputs[{}]", quote(uuid)));
+        }
         let Some(&position) = listing.by_uuid.get(uuid) else {
             let near = self.near(uuid, listing.by_uuid.keys().copied());
             let help = near.map_or_else(|| listing.before(at), |near| format!("did you mean `{near}`?"));
@@ -119,7 +133,7 @@ impl Reader<'_> {
             _ if listing.all[position].is_checker => format!("the step `{name}` is a stop_checker and has no output"),
             _ if position == at => format!("the step `{name}` cannot read its own output"),
             _ if position > at => format!("the step `{name}` comes later and has no output yet"),
-            _ => return Some(position),
+            _ => return Some(output_of(uuid)),
         };
         self.problems.push(Problem::error(span, wrong).help(listing.before(at)));
         None

@@ -10,6 +10,8 @@ use serde::Deserialize;
 pub struct Settings {
     /// Used where an agent names no model.
     pub default_model: Option<String>,
+    /// Says in a sentence what a step of a workflow does, whenever its prompt or tools change; none: nothing is said.
+    pub summary_model: Option<String>,
     pub providers: BTreeMap<String, Provider>,
     /// Prices and context sizes that add to or replace the built-in table, by `provider/model`.
     pub models: BTreeMap<String, ModelSettings>,

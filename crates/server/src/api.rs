@@ -1,10 +1,15 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
 mod notifications;
+mod instances;
 mod outputs;
 mod runs;
+mod step_triggers;
+mod step_types;
+mod steps;
 mod tokens;
 mod usage;
+mod workflow_steps;
 mod workflows;
 
 use axum::Router;
@@ -53,6 +58,11 @@ fn resources() -> OpenApiRouter<App> {
         .merge(outputs::routes())
         .merge(notifications::routes())
         .merge(usage::routes())
+        .merge(step_types::routes())
+        .merge(steps::routes())
+        .merge(workflow_steps::routes())
+        .merge(step_triggers::routes())
+        .merge(instances::routes())
 }
 
 /// The OpenAPI document.

@@ -238,15 +238,21 @@ impl Definitions {
     }
 
     pub(crate) fn check_text(&self, source: Source, loader: &dyn Loader, options: &ReadOptions) -> Definition {
-        let Loaded { format, branches, plan, mut problems, children } = relais_dialects::read(&source, loader, options);
+        let loaded = relais_dialects::read(&source, loader, options);
+        self.check_loaded(source, loaded, options.branch.clone())
+    }
+
+    /// What was read, checked against the world.
+    pub(crate) fn check_loaded(&self, source: Source, loaded: Loaded, branch: Option<String>) -> Definition {
+        let Loaded { format, branches, plan, mut problems, children } = loaded;
         if let Some(plan) = &plan {
             let world = Known { definitions: self, tools: Some(self.tools.own_specs()) };
             problems.extend(relais_plan::check::check(plan, &world));
         }
-        problems.extend(options.branch.as_ref().and_then(|branch| without_branches(branch, format, &plan)));
+        problems.extend(branch.as_ref().and_then(|branch| without_branches(branch, format, &plan)));
         problems.sort_by_key(|p| (p.span, p.message.clone()));
         problems.dedup();
-        Definition { source, format, branch: options.branch.clone(), branches, plan, children, problems }
+        Definition { source, format, branch, branches, plan, children, problems }
     }
 
     /// Every model that a step may call has a provider and a key.
@@ -272,7 +278,7 @@ impl Definitions {
         Err(Error::Invalid(lines.join("\n")))
     }
 
-    async fn check_tools(&self, plan: &Plan) -> Result<Vec<ToolSpec>, Error> {
+    pub(crate) async fn check_tools(&self, plan: &Plan) -> Result<Vec<ToolSpec>, Error> {
         let tools = self.tools.with_servers(&plan.servers);
         let found = tools.select(&tools_of(plan)).await;
         tools.stop().await;
@@ -311,7 +317,7 @@ impl Service {
         Ok(checked)
     }
 
-    async fn keep_plan(&self, plan: &Plan) -> Result<(), Error> {
+    pub(crate) async fn keep_plan(&self, plan: &Plan) -> Result<(), Error> {
         let key = plan_key(&plan.hash());
         if self.core.store.get_document(key.clone(), None).await?.is_some() {
             return Ok(());

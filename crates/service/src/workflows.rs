@@ -351,6 +351,9 @@ impl Service {
         must_be_named(&workflow)?;
         let mut edits = self.alias_edits(&workflow, before.alias.as_deref()).await?;
         if let Some(Written { text, format, lenient }) = change.definition {
+            // The text is what counts from here on; step objects are made of it again when somebody wants them.
+            edits.extend(self.step_removals(&workflow));
+            workflow.steps.clear();
             edits.extend(self.version_edits(&mut workflow, text, format, "updated", lenient).await?);
         }
         if workflow == before {

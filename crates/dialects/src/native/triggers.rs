@@ -10,15 +10,16 @@
 //! a secret is in the configuration alone, for a file may come from anywhere.
 
 use relais_plan::filter::{Filter, Mistake};
+use relais_plan::problem::has_errors;
 use relais_plan::schedule::is_calendar;
-use relais_plan::{CatchUp, Notify, Overlap, Problem, Span, Trigger, TriggerOn, time, words};
+use relais_plan::{CatchUp, Notify, Overlap, Problem, Problems, Source, Span, Trigger, TriggerOn, time, words};
 use serde_json::Value;
 
 use super::keys;
 use crate::fields::{Field, Fields, unknown_key};
-use crate::reader::Reader;
+use crate::reader::{NoWorkflows, Reader};
 use crate::values::{content_span, duration_of};
-use crate::yaml::{Data, Node};
+use crate::yaml::{self, Data, Node};
 
 const EXAMPLE: &str = "`{ cron: \"0 9 * * MON-FRI\", timezone: Europe/Paris }`";
 const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00`, `weekly@1,3,5@09:00` (0 is Sunday), \
@@ -26,6 +27,17 @@ const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00
 /// One message goes to all of them; more people are a mailing list.
 const MAX_MAIL_ADDRESSES: usize = 20;
 pub(crate) const DEFAULT_CONTINUOUS_DELAY_MS: u64 = 1_000;
+
+/// A trigger by itself, as JSON or YAML text.
+pub fn read_trigger(source: &Source) -> Result<Trigger, Problems> {
+    let node = yaml::parse(source)?;
+    let mut none = NoWorkflows;
+    let mut reader = Reader::new(&mut none, source.name.clone(), &source.name, None);
+    match reader.trigger(&node) {
+        Some(trigger) if !has_errors(&reader.problems) => Ok(trigger),
+        Some(_) | None => Err(reader.problems),
+    }
+}
 
 impl Reader<'_> {
     pub(crate) fn triggers(&mut self, field: Field<'_>) -> Vec<Trigger> {

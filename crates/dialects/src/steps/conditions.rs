@@ -11,7 +11,7 @@ use super::given;
 use super::kinds::At;
 use crate::fields::{Field, Fields};
 use crate::reader::Reader;
-use crate::values::{output_of, quote};
+use crate::values::quote;
 use crate::yaml::{Data, Node};
 
 const CONDITION: &[&str] = &["step_definition_uuid", "extraction_json_path", "operator", "target_value"];
@@ -48,7 +48,7 @@ impl Reader<'_> {
         match &field.node.data {
             Data::List(items) if items.is_empty() => {
                 let problem = Problem::error(field.node.span, format!("the step `{}` has no condition yet", at.name));
-                self.problems.push(problem.help(format!("for example {EXAMPLE}")));
+                self.unfinished.push(problem.help(format!("for example {EXAMPLE}")));
                 Vec::new()
             }
             Data::List(items) => items.iter().filter_map(|node| self.stop_condition(node, at)).collect(),
@@ -93,8 +93,7 @@ impl Reader<'_> {
     /// The output that is looked at.
     fn checked_step(&mut self, field: Field<'_>, at: &At<'_, '_>) -> Option<String> {
         let uuid = self.name(field)?;
-        self.readable_step(&uuid, at.position, field.node.span, at.listing)?;
-        Some(output_of(&uuid))
+        self.readable_output(&uuid, at.position, field.node.span, at.listing)
     }
 
     fn condition_path(&mut self, field: Field<'_>) -> Option<String> {

@@ -140,7 +140,7 @@ impl Reader<'_> {
         if field.is_none() {
             let message = format!("the step `{}` has no `{key}` yet", at.name);
             let help = format!("a step made of type and name alone cannot run: fill in `{key}`");
-            self.problems.push(Problem::error(at.span, message).help(help));
+            self.unfinished.push(Problem::error(at.span, message).help(help));
         }
         field
     }

@@ -12,7 +12,6 @@ use serde_json::Value;
 use super::kinds::At;
 use crate::fields::Field;
 use crate::reader::Reader;
-use crate::values::output_of;
 use crate::yaml::Node;
 
 const OPEN: &str = "<<";
@@ -22,6 +21,8 @@ const STEP: &str = "step_output";
 const TRIGGER_DATA: &str = "input.markdown_representation if input.markdown_representation is defined and \
                             input.markdown_representation is string else input.prompt if input.prompt is defined \
                             and input.prompt is string and input | length == 1 else input";
+/// The same data where a step is run by itself.
+const GIVEN_DATA: &str = "input.trigger_output";
 
 impl Reader<'_> {
     /// The system message as a template.
@@ -43,14 +44,21 @@ impl Reader<'_> {
         self.composed(&source, field.node.span)
     }
 
+    fn trigger_data(&mut self) -> String {
+        let Some(needs) = &mut self.alone else { return TRIGGER_DATA.to_owned() };
+        needs.trigger = true;
+        let data = TRIGGER_DATA.replace("input", GIVEN_DATA);
+        // Whoever runs one step gives any value, not always a map.
+        format!("({data}) if {GIVEN_DATA} is mapping else {GIVEN_DATA}")
+    }
+
     /// What a placeholder stands for. Nothing: it is text, or it is wrong and was reported.
     fn placeholder_meaning(&mut self, inside: &str, span: Span, at: &At<'_, '_>) -> Option<String> {
         if inside == TRIGGER {
-            return Some(TRIGGER_DATA.to_owned());
+            return Some(self.trigger_data());
         }
         if let Some(uuid) = inside.strip_prefix(STEP).and_then(|rest| rest.strip_prefix('.')) {
-            self.readable_step(uuid, at.position, span, at.listing)?;
-            return Some(output_of(uuid));
+            return self.readable_output(uuid, at.position, span, at.listing);
         }
         if let Some(near) = misspelt(inside) {
             let problem = Problem::error(span, format!("`{OPEN}{inside}{CLOSE}` refers to nothing"));

@@ -7,6 +7,7 @@ mod notifications;
 mod runs;
 mod setup;
 mod telemetry;
+mod steps;
 mod tokens;
 mod usage;
 mod walk;
