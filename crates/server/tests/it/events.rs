@@ -97,7 +97,7 @@ async fn many_watchers_of_a_busy_run_see_the_same() {
     let items = serde_json::to_string(&(0..400).collect::<Vec<u32>>()).unwrap();
     let busy = format!(
         "name: busy\nagents: {{ a: {{ model: script/word.json, instructions: hi }} }}\nsteps:\n\
-         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  do:\n\
+         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  max: 400\n  do:\n\
          \x20 - {{ id: say, agent: a, prompt: \"{{{{ item }}}}\" }}\n"
     );
     let run = setup.begin(&busy).await;

@@ -1,6 +1,8 @@
 //! The server as clients meet it: real requests over a real socket.
 #![allow(clippy::unwrap_used)]
 
+mod document;
+mod door;
 mod events;
 mod flows;
 mod runs;
