@@ -2,6 +2,7 @@
 //! own file. Nothing here is part of the shipped program.
 #![allow(clippy::print_stdout)] // A command-line tool for developers: its output is its result.
 
+mod api;
 mod bench;
 mod golden;
 mod setup;
@@ -31,6 +32,8 @@ enum Command {
     Test(test::Arguments),
     /// Check the rules of STYLE.md that a program can check
     Tidy(tidy::Arguments),
+    /// Let schemathesis make requests to a server from its OpenAPI document
+    Api,
     /// Run seeded simulations in release mode
     Sim(sim::Arguments),
     /// Build in release mode and measure
@@ -55,6 +58,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Setup => setup::run(&workspace),
         Command::Test(arguments) => test::run(&workspace, &arguments),
         Command::Tidy(arguments) => tidy::run(&workspace, &arguments),
+        Command::Api => api::run(&workspace),
         Command::Sim(arguments) => sim::run(&workspace, &arguments),
         Command::Bench(arguments) => bench::run(&workspace, &arguments),
         Command::Golden(arguments) => golden::run(&workspace, &arguments),

@@ -1,6 +1,6 @@
 //! `cargo xtask setup`: the MCP servers that the tests talk to, at pinned versions, in `peers` under the target folder:
-//! `node_modules/.bin/mcp-server-everything`, `node_modules/.bin/mcp-server-filesystem` and `venv/bin/python` with the
-//! package `mcp`. The tests find the folder through `RELAIS_TEST_PEERS`.
+//! `node_modules/.bin/mcp-server-everything`, `node_modules/.bin/mcp-server-filesystem`, and `venv/bin/python` with the
+//! packages `mcp` and `schemathesis`. The tests find the folder through `RELAIS_TEST_PEERS`.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,12 @@ use crate::workspace::{Workspace, output_of, run as run_program, succeeds};
 const LISTS: [&str; 4] = ["package.json", "package-lock.json", ".npmrc", "requirements.txt"];
 
 /// What must be there after an installation.
-const INSTALLED: [&str; 3] =
-    ["node_modules/.bin/mcp-server-everything", "node_modules/.bin/mcp-server-filesystem", "venv/bin/python"];
+const INSTALLED: [&str; 4] = [
+    "node_modules/.bin/mcp-server-everything",
+    "node_modules/.bin/mcp-server-filesystem",
+    "venv/bin/python",
+    "venv/bin/schemathesis",
+];
 
 /// Holds the lists that were installed last; written at the very end, so a broken installation is done again.
 const STAMP: &str = "installed";

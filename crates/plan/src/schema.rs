@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use jsonschema::canonical::{CanonicalSchema, Containment, Satisfiability};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::paths::LocationSegment;
-use jsonschema::{ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -167,7 +167,7 @@ impl Schema {
 
     /// The compiled schema, or where and why it is not one.
     fn compilable(&self) -> Result<Validator, (String, String)> {
-        jsonschema::options().offline().build(&self.json).map_err(|error| {
+        jsonschema::options().offline().with_pattern_options(patterns()).build(&self.json).map_err(|error| {
             let message = match error.kind() {
                 ValidationErrorKind::Referencing(_) => format!("{error}; a $ref must stay inside its schema"),
                 _ => error.to_string(),
@@ -389,6 +389,15 @@ fn laid_out(value: &Value, depth: usize) -> String {
     }
 }
 
+/// Steps back that the match of one pattern may take: a pattern with look-around may need more than one per character,
+/// and one that needs more than these is there to keep us busy.
+const MAX_BACKTRACKS: usize = 20_000;
+
+/// Patterns come from strangers: those without look-around are matched in linear time, the others within bounds.
+fn patterns() -> PatternOptions<jsonschema::FancyRegex> {
+    PatternOptions::fancy_regex().backtrack_limit(MAX_BACKTRACKS)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -593,6 +602,13 @@ Received data:
         let endless =
             Schema::new(json!({"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}));
         assert!(endless.sample(1).is_object());
+    }
+
+    #[test]
+    fn a_pattern_that_would_keep_us_busy_is_given_up() {
+        let schema = Schema::new(json!({"type": "string", "pattern": "^(?:a|a)*(?=b)b$"}));
+        assert!(schema.check(&json!("b")).is_ok() && schema.check(&json!("aab")).is_ok());
+        assert!(schema.check(&json!("a".repeat(60))).is_err());
     }
 
     #[test]

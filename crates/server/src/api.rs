@@ -1,7 +1,7 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
-mod notifications;
 mod instances;
+mod notifications;
 mod outputs;
 mod runs;
 mod step_triggers;

@@ -3,16 +3,18 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{BodyDataStream, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use relais_service::access::Access;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use crate::problem::Problem;
 
@@ -21,8 +23,13 @@ pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 
 /// A client has so long to send its body, however little at a time.
 const BODY_TIME: Duration = Duration::from_secs(30);
+/// Of a body that is too large, so much is read and thrown away.
+const DISCARD_BYTES: usize = 32 * 1024 * 1024;
+const DISCARD_TIME: Duration = Duration::from_secs(5);
 /// Values in one body: each takes some hundred bytes when it is read, whatever it takes in the text.
 const MAX_VALUES: usize = 1_100_000;
+/// An object takes as much memory as so many other values.
+const OBJECT_WEIGHT: usize = 6;
 
 /// JSON, both ways. Unknown fields are refused by the types (`deny_unknown_fields`), nesting by the parser.
 pub struct Json<T>(pub T);
@@ -44,7 +51,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported", text));
         }
         if values_at_most(&bytes) > MAX_VALUES {
-            return Err(Problem::invalid(format!("the body has more than {MAX_VALUES} values")));
+            let text = format!("the body has more than {MAX_VALUES} values, an object counted as {OBJECT_WEIGHT}");
+            return Err(Problem::invalid(text));
         }
         let is_named = names_user(&bytes, access.as_ref())?;
         parsed(&bytes).or_else(|problem| if is_named { without_user(&bytes) } else { Err(problem) }).map(Json)
@@ -54,12 +62,17 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
 /// The whole body, within bounds of size and time.
 pub async fn read(request: Request) -> Result<Bytes, Problem> {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: usize| length > MAX_BODY_BYTES) {
-        return Err(too_large());
-    }
-    let body: Body = request.into_body();
-    match tokio::time::timeout(BODY_TIME, to_bytes(body, MAX_BODY_BYTES)).await {
-        Ok(read) => read.map_err(unread),
+    let too_long = length.is_some_and(|length: usize| length > MAX_BODY_BYTES);
+    let mut parts = request.into_body().into_data_stream();
+    let whole = async { if too_long { Ok(None) } else { gathered(&mut parts).await } };
+    match timeout(BODY_TIME, whole).await {
+        Ok(Ok(Some(bytes))) => Ok(bytes),
+        Ok(Ok(None)) => {
+            let _ = timeout(DISCARD_TIME, discarded(&mut parts)).await;
+            let text = format!("the body is larger than {MAX_BODY_BYTES} bytes");
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text))
+        }
+        Ok(Err(error)) => Err(Problem::invalid(format!("the body could not be read: {error}"))),
         Err(_) => {
             let text = format!("the body did not come within {} s", BODY_TIME.as_secs());
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", text))
@@ -87,6 +100,31 @@ fn without_user<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     parsed(Value::Object(fields).to_string().as_bytes())
 }
 
+/// None where there is more than is read.
+async fn gathered(parts: &mut BodyDataStream) -> Result<Option<Bytes>, axum::Error> {
+    let mut bytes = Vec::new();
+    while let Some(part) = parts.next().await {
+        let part = part?;
+        if bytes.len() + part.len() > MAX_BODY_BYTES {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(Some(bytes.into()))
+}
+
+/// Most clients look for an answer only when they have sent everything: what is too large is taken off their hands, as
+/// far as it is not far too large.
+async fn discarded(parts: &mut BodyDataStream) {
+    let mut count = 0;
+    while let Some(Ok(part)) = parts.next().await {
+        count += part.len();
+        if count > DISCARD_BYTES {
+            return;
+        }
+    }
+}
+
 fn says_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -99,8 +137,8 @@ fn parsed<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     value.map_err(|error| Problem::invalid(format!("the body is not what this route takes: {error}")))
 }
 
-/// How many values a JSON text has at most, without reading them into memory: behind each bracket, comma and colon
-/// outside of strings there may be one.
+/// How many values a JSON text has at most, without reading them into memory: behind each bracket and comma outside of
+/// strings there may be one.
 fn values_at_most(text: &[u8]) -> usize {
     let (mut count, mut quoted, mut escaped) = (1, false, false);
     for byte in text {
@@ -108,7 +146,8 @@ fn values_at_most(text: &[u8]) -> usize {
             _ if escaped => escaped = false,
             b'\\' => escaped = quoted,
             b'"' => quoted = !quoted,
-            b'[' | b'{' | b',' if !quoted => count += 1,
+            b'{' if !quoted => count += OBJECT_WEIGHT,
+            b'[' | b',' if !quoted => count += 1,
             _ => {}
         }
     }
@@ -119,17 +158,6 @@ impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         axum::Json(self.0).into_response()
     }
-}
-
-fn too_large() -> Problem {
-    let text = format!("the body is larger than {MAX_BODY_BYTES} bytes");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text)
-}
-
-fn unread(error: axum::Error) -> Problem {
-    let limited =
-        std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
-    if limited { too_large() } else { Problem::invalid(format!("the body could not be read: {error}")) }
 }
 
 /// What stands behind the question mark.
@@ -167,7 +195,7 @@ mod tests {
         let check = |text: &str, expected: usize| assert_eq!(values_at_most(text.as_bytes()), expected, "{text}");
         check("1", 1);
         check("[1,2,3]", 4);
-        check(r#"{"a": [true, "x,y,[{"], "b\",c": null}"#, 5);
+        check(r#"{"a": [true, "x,y,[{"], "b\",c": null}"#, 10);
         check(r#""\\", 1"#, 2);
     }
 }

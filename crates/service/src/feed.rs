@@ -105,10 +105,13 @@ impl Service {
                     tracing::warn!(%error, "old notifications could not be removed");
                 }
             }
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => {}
-                () = news(&mut tail) => tokio::time::sleep(GATHER).await,
-                () = tokio::time::sleep(LOOK) => {}
+            let heard = tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => false,
+                () = news(&mut tail) => true,
+                () = tokio::time::sleep(LOOK) => false,
+            };
+            if heard {
+                tokio::time::sleep(GATHER).await;
             }
         }
     }

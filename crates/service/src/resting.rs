@@ -11,6 +11,8 @@ use crate::{Error, Service};
 /// How often a run that waits for its child runs is looked at: what happens to a child is not told to its parent's
 /// watchers.
 const CHILD_PAUSE: Duration = Duration::from_millis(250);
+/// How often any other is: a lease that is given up is not told to anybody.
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Service {
     /// How the run stands when it has ended or waits for somebody, and in any case when the time is up.
@@ -24,9 +26,9 @@ impl Service {
             if Instant::now() >= until || self.rests(&row).await? {
                 return Ok(row);
             }
-            let pause = if looks_down { until.min(Instant::now() + CHILD_PAUSE) } else { until };
+            let pause = if looks_down { CHILD_PAUSE } else { PAUSE };
             // Late or not, the next look tells.
-            let _ = timeout_at(pause, news.next()).await;
+            let _ = timeout_at(until.min(Instant::now() + pause), news.next()).await;
         }
     }
 
@@ -37,10 +39,13 @@ impl Service {
         if row.owner.is_some() {
             return Ok(false);
         }
-        if summary.status.is_final() {
-            return Ok(true);
-        }
         let waits = summary.status == RunStatus::Waiting && summary.awaits.iter().any(|what| what != "time");
-        Ok(waits && self.moving_child(&summary.awaits).await?.is_none())
+        if !(summary.status.is_final() || waits) || self.moving_child(&summary.awaits).await?.is_some() {
+            return Ok(false);
+        }
+        // Nor does it show what was appended behind it, before somebody takes the run up.
+        let (program, _, state) = self.load(summary.run).await?;
+        let now = relais_engine::summary(&program, &state);
+        Ok((now.status, &now.awaits) == (summary.status, &summary.awaits))
     }
 }

@@ -127,7 +127,7 @@ impl From<RunRow> for Row {
             usage: row.usage.into(),
             error: row.error.map(|error| Failure::new(error.kind, error.message)),
         };
-        Row { summary, seq: row.seq, owner: None, lease_until: None }
+        Row { summary, seq: row.seq, reported: 0, owner: None, lease_until: None }
     }
 }
 

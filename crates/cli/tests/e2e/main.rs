@@ -14,4 +14,5 @@ mod readers;
 mod secrets;
 mod serve;
 mod servers;
+mod serving;
 mod storage;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::extract::State;
 use relais_engine::{Failure, Millis, RunStatus, Usage};
 use relais_plan::time::{parse_duration, parse_instant};
-use relais_service::{Filter, Row, Service, Waits};
+use relais_service::{Error, Filter, Row, Service, Waits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -193,7 +193,7 @@ struct Which {
     /// One status or several, with commas between.
     #[param(value_type = Option<Vec<Status>>, style = Form, explode = false)]
     status: Option<String>,
-    /// The id or the name of a workflow.
+    /// The id, the alias or the name of a workflow.
     workflow: Option<String>,
     thread: Option<String>,
     /// Only the child runs of this run.
@@ -216,11 +216,10 @@ struct Which {
 }
 
 impl Which {
-    fn filter(self) -> Result<Filter, Problem> {
-        // An id is that of a workflow that is kept; a name also finds runs of files.
+    async fn filter(self, service: &Service) -> Result<Filter, Problem> {
         let (workflow_id, workflow) = match self.workflow {
-            Some(text) if text.parse::<Uuid>().is_ok() => (Some(text.to_lowercase()), None),
-            name => (None, name),
+            Some(text) => of_workflow(service, text).await?,
+            None => (None, None),
         };
         Ok(Filter {
             workflow_id,
@@ -235,6 +234,19 @@ impl Which {
             limit: self.limit.unwrap_or(DEFAULT_LIMIT),
             ..Filter::default()
         })
+    }
+}
+
+/// The id of a kept workflow, or else a name. Runs are found by the id of a workflow that is gone, and by the name of
+/// one that is only a file.
+async fn of_workflow(service: &Service, text: String) -> Result<(Option<String>, Option<String>), Problem> {
+    if let Ok(id) = text.parse::<Uuid>() {
+        return Ok((Some(id.to_string()), None));
+    }
+    match service.find_workflow(&text).await {
+        Ok(found) => Ok((Some(found.it.id.to_string()), None)),
+        Err(Error::NotFound(_)) => Ok((None, Some(text))),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -258,7 +270,7 @@ fn moment(name: &str, text: Option<&str>) -> Result<Option<Millis>, Problem> {
 #[utoipa::path(get, path = "/runs", operation_id = "list_runs", tag = "runs", params(Which),
     responses((status = OK, body = Page<RunRow>), Problems))]
 async fn list(Reads(service): Reads, Query(which): Query<Which>) -> Result<Json<Page<RunRow>>, Problem> {
-    let page = service.runs(which.filter()?).await?;
+    let page = service.runs(which.filter(&service).await?).await?;
     Ok(Json(Page { items: page.rows.into_iter().map(RunRow::from).collect(), next: page.cursor }))
 }
 

@@ -78,7 +78,7 @@ pub struct AboutStep {
 }
 
 /// A test on what an earlier step gave.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct StopCondition {
     pub step_definition_uuid: Uuid,
     /// JSONPath (RFC 9535) on the step's raw data.
@@ -90,7 +90,7 @@ pub struct StopCondition {
     pub target_value: Value,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
     Equals,

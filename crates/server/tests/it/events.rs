@@ -97,7 +97,7 @@ async fn many_watchers_of_a_busy_run_see_the_same() {
     let items = serde_json::to_string(&(0..400).collect::<Vec<u32>>()).unwrap();
     let busy = format!(
         "name: busy\nagents: {{ a: {{ model: script/word.json, instructions: hi }} }}\nsteps:\n\
-         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  do:\n\
+         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  max: 400\n  do:\n\
          \x20 - {{ id: say, agent: a, prompt: \"{{{{ item }}}}\" }}\n"
     );
     let run = setup.begin(&busy).await;
@@ -139,5 +139,6 @@ async fn a_server_that_stops_ends_its_streams() {
     setup.rested(run).await;
     let reading = tokio::spawn(read(open(&setup, run, None).await, usize::MAX));
     setup.server.stop().await.unwrap();
-    assert!(!reading.await.unwrap().is_empty());
+    // It may have been told nothing yet, but it is not left waiting.
+    reading.await.unwrap();
 }

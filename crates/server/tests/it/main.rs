@@ -1,13 +1,15 @@
 //! The server as clients meet it: real requests over a real socket.
 #![allow(clippy::unwrap_used)]
 
+mod document;
+mod door;
 mod events;
 mod flows;
 mod notifications;
 mod runs;
 mod setup;
-mod telemetry;
 mod steps;
+mod telemetry;
 mod tokens;
 mod usage;
 mod walk;

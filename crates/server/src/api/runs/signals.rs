@@ -4,7 +4,7 @@
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use relais_plan::time::parse_duration;
-use relais_service::{Fork, ResumeWith, Service};
+use relais_service::{Checked, Fork, ResumeWith, Service};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -141,9 +141,29 @@ struct Forked {
     input: Option<Map<String, Value>>,
     /// The model of all agents.
     model: Option<String>,
+    /// The workflow that the new run goes on with: another version of it, for example.
+    definition: Option<Definition>,
     /// Make calls again that were made after that step and may be made once only.
     #[serde(default)]
     redo: bool,
+}
+
+/// A kept workflow.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Definition {
+    /// Its id, alias or name.
+    workflow: String,
+    /// The latest where it is not given.
+    version: Option<u64>,
+    branch: Option<String>,
+}
+
+impl Definition {
+    async fn checked(self, service: &Service) -> Result<Checked, Problem> {
+        let workflow = service.find_workflow(&self.workflow).await?;
+        Ok(service.startable(&workflow.it, self.branch.as_deref(), self.version).await?)
+    }
 }
 
 /// The id of a run.
@@ -157,8 +177,12 @@ pub struct RunCreated {
     request_body = Forked,
     responses((status = CREATED, body = RunCreated, headers(("Location" = String, description = "The new run"))), Problems))]
 async fn fork(Runs(service): Runs, Path(run): Path<Uuid>, Json(how): Json<Forked>) -> Result<Response, Problem> {
-    let Forked { from, input, model, redo } = how;
-    let id = service.fork(run, Fork { from, input, model, redo, definition: None }).await?;
+    let Forked { from, input, model, definition, redo } = how;
+    let definition = match definition {
+        Some(definition) => Some(definition.checked(&service).await?),
+        None => None,
+    };
+    let id = service.fork(run, Fork { from, input, model, redo, definition }).await?;
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
     Ok((StatusCode::CREATED, location, Json(RunCreated { id })).into_response())
 }

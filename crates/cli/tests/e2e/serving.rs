@@ -1,0 +1,206 @@
+//! `relais serve` against a bad world: killed while it streams, flooded, held up.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::home::{Home, PATIENCE, wait_until};
+
+/// A server of a home; killed when the test lets go of it.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(home: &Home) -> Server {
+        let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said = |line: std::io::Result<String>| line.unwrap().split("http://").nth(1).map(str::to_owned);
+        let address = lines.by_ref().find_map(said).expect("the server says where it listens");
+        std::thread::spawn(move || lines.count());
+        Server { child, address: address.trim().parse().unwrap() }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// One request on a connection of its own; the status and the body.
+    fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
+        let mut stream = self.connect();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        // A server that refuses a body does not wait for its end.
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, b"");
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// The events of a run behind one that was seen.
+    fn events(&self, run: &str, after: Option<&str>) -> Events {
+        let mut stream = self.connect();
+        let seen = after.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
+        let head = format!("GET /api/v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n{seen}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        Events { lines: BufReader::new(stream).lines() }
+    }
+
+    /// The most memory that it had so far, in megabytes.
+    fn most_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The ids and kinds of events as they come; ends with the stream or the server.
+struct Events {
+    lines: std::io::Lines<BufReader<TcpStream>>,
+}
+
+impl Iterator for Events {
+    type Item = (String, String);
+
+    fn next(&mut self) -> Option<(String, String)> {
+        let mut id = None;
+        for line in self.lines.by_ref() {
+            let line = line.ok()?;
+            if line == "0" {
+                return None;
+            }
+            id = line.strip_prefix("id: ").map(str::to_owned).or(id);
+            if let (Some(what), Some(id)) = (line.strip_prefix("event: "), &id) {
+                return Some((id.clone(), what.to_owned()));
+            }
+        }
+        None
+    }
+}
+
+/// Waits for a signal, then says a hundred words.
+fn talking(home: &Home) -> String {
+    home.file("word.json", r#"[{ "text": "word" }]"#);
+    let items: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let text = format!(
+        "name: talking\nagents: {{ a: {{ model: script/word.json, instructions: hi }} }}\nsteps:\n\
+         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: [{}]\n  do:\n\
+         \x20 - {{ id: say, agent: a, prompt: \"{{{{ item }}}}\" }}\n",
+        items.join(", ")
+    );
+    home.file("talking.yaml", &text);
+    home.relais(&["run", "talking.yaml"]).expect(3);
+    home.show()["run"].as_str().unwrap().to_owned()
+}
+
+// Over kill -9 no event is lost and none comes twice.
+#[test]
+fn a_stream_goes_on_behind_the_last_event_when_the_server_was_killed() {
+    let home = Home::new();
+    let run = talking(&home);
+    let mut server = Server::start(&home);
+    let mut seen: Vec<(String, String)> = server.events(&run, None).take(4).collect();
+    let signal = format!("/api/v1/runs/{run}/signal");
+    assert_eq!(server.ask("POST", &signal, b"{\"name\": \"go\"}").0, 202);
+    for enough in [40, 90, usize::MAX] {
+        let last = seen.last().unwrap().0.clone();
+        seen.extend(server.events(&run, Some(&last)).take(enough));
+        if seen.last().unwrap().1 == "run_ended" {
+            break;
+        }
+        server = {
+            drop(server);
+            Server::start(&home)
+        };
+    }
+    assert_eq!(seen.last().unwrap().1, "run_ended");
+    let all: Vec<(String, String)> = server.events(&run, None).collect();
+    assert!(all.len() > 400, "{}", all.len());
+    assert_eq!(seen, all);
+}
+
+/// Far more than the server needs, far less than what is sent at it. Unoptimised, as tests build it.
+const MOST_MEGABYTES: u64 = 900;
+
+#[test]
+fn a_flood_is_survived_and_others_are_served_meanwhile() {
+    let home = Home::new();
+    let run = talking(&home);
+    let server = Server::start(&home);
+    let signal = format!("/api/v1/runs/{run}/signal");
+    let answer = format!("/api/v1/runs/{run}/answer");
+    let million = format!("{{\"value\": [{}0]}}", "0,".repeat(1_000_000));
+    let objects = format!("{{\"value\": [{}0]}}", "{\"a\":0},".repeat(900_000));
+    let deep = "[".repeat(1_000_000);
+    let large = vec![b' '; 100 * 1024 * 1024];
+    let streams: Vec<Events> = (0..1_000).map(|_| server.events(&run, None)).collect();
+    let slow: Vec<TcpStream> = (0..500).map(|_| begun(&server)).collect();
+    let bad = |body: &[u8], expected: &[u16]| {
+        let status = server.ask("POST", &answer, body).0;
+        // A client that is still sending may see its connection end before it reads the answer.
+        assert!(status == 0 || expected.contains(&status), "{status}");
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..500).for_each(|_| bad(b"{\"step\": 1}", &[400])));
+            scope.spawn(|| (0..3).for_each(|_| bad(million.as_bytes(), &[422, 503])));
+            scope.spawn(|| (0..3).for_each(|_| bad(objects.as_bytes(), &[400, 503])));
+            scope.spawn(|| (0..3).for_each(|_| bad(deep.as_bytes(), &[400, 503])));
+        }
+        scope.spawn(|| bad(&large, &[413]));
+        for _ in 0..50 {
+            assert_eq!(server.get("/api/v1/runs")["items"][0]["status"], "waiting");
+        }
+    });
+    assert_eq!(server.ask("POST", &signal, b"{\"name\": \"go\"}").0, 202);
+    for mut events in streams {
+        assert!(events.any(|(_, what)| what == "run_ended"));
+    }
+    drop(slow);
+    assert!(server.most_memory() < MOST_MEGABYTES, "{} MB", server.most_memory());
+}
+
+/// A client that sends half a head and no more.
+fn begun(server: &Server) -> TcpStream {
+    let mut stream = server.connect();
+    stream.write_all(b"POST /api/v1/runs HTTP/1.1\r\nhost: localhost\r\n").unwrap();
+    stream
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_ends_its_streams_and_itself() {
+    let home = Home::new();
+    let run = talking(&home);
+    let mut server = Server::start(&home);
+    let mut events = server.events(&run, None);
+    assert!(events.next().is_some());
+    let pid = server.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    events.by_ref().count();
+    wait_until("the server has ended", || server.child.try_wait().unwrap());
+}

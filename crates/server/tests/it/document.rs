@@ -1,0 +1,40 @@
+//! The OpenAPI document: kept in a file, so that a change of the API is seen, and whole.
+
+use serde_json::Value;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+
+fn document() -> Value {
+    serde_json::to_value(relais_server::document()).unwrap()
+}
+
+#[test]
+fn the_document_is_the_one_in_the_file() {
+    let mut text = serde_json::to_string_pretty(&document()).unwrap();
+    text.push('\n');
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(FILE, &text).unwrap();
+    }
+    let kept = std::fs::read_to_string(FILE).unwrap();
+    assert!(kept == text, "crates/server/openapi.json is behind: `UPDATE_EXPECT=1` rewrites it");
+}
+
+#[test]
+fn every_operation_says_what_it_is_and_how_it_fails() {
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+    let paths = document["paths"].as_object().unwrap();
+    let operations = paths.iter().flat_map(|(path, item)| item.as_object().unwrap().iter().map(move |o| (path, o)));
+    let mut ids = std::collections::BTreeSet::new();
+    for (path, (method, operation)) in operations {
+        let place = format!("{method} {path}");
+        assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{place}: the operation id is not its own");
+        assert!(operation["summary"].is_string() && operation["tags"].is_array(), "{place}: no summary or tag");
+        let responses = operation["responses"].as_object().unwrap();
+        let problem = |(status, response): (&String, &Value)| {
+            status.starts_with('4') && response["content"].get("application/problem+json").is_some()
+        };
+        assert!(responses.iter().any(problem), "{place}: no problem is documented");
+    }
+}

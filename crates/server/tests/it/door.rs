@@ -1,0 +1,106 @@
+//! The door: whatever strangers send, others are still served.
+
+use reqwest::Method;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::flows::ASKS;
+use crate::setup::Setup;
+
+const SIGNAL: &str = "/api/v1/runs/0190a0b0-c0d0-7000-8000-00000000000a/signal";
+
+/// One request with a body as it stands.
+async fn send(setup: &Setup, method: Method, path: &str, kind: &str, body: String) -> (u16, HeaderMap, Value) {
+    let request = setup.client.request(method, format!("http://{}{path}", setup.server.address));
+    let answer = request.header(CONTENT_TYPE, kind).body(body).send().await.unwrap();
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    (status, headers, answer.json().await.unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_requests_are_problems() {
+    let setup = Setup::new().await;
+    let json_kind = "application/json";
+    let check = async |method: Method, path: &str, kind: &str, body: String, status: u16, word: &str| {
+        let shown: String = body.chars().take(60).collect();
+        let (found, headers, problem) = send(&setup, method, path, kind, body).await;
+        assert_eq!((found, problem["kind"].as_str()), (status, Some(word)), "{shown}: {problem}");
+        assert_eq!(headers[CONTENT_TYPE], "application/problem+json", "{shown}");
+    };
+    let deep = format!("{{\"name\": \"x\", \"value\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let list = |count: usize| format!("{{\"name\": \"x\", \"value\": [{}0]}}", "0,".repeat(count));
+    check(Method::POST, SIGNAL, json_kind, "{".into(), 400, "invalid").await;
+    check(Method::POST, SIGNAL, json_kind, deep, 400, "invalid").await;
+    // A million elements are read, and the run is not there; more are refused before they are.
+    check(Method::POST, SIGNAL, json_kind, list(1_000_000), 404, "not_found").await;
+    check(Method::POST, SIGNAL, json_kind, list(2_000_000), 400, "invalid").await;
+    check(Method::POST, SIGNAL, "text/plain", "{}".into(), 415, "unsupported").await;
+    check(Method::POST, SIGNAL, json_kind, " ".repeat(9 * 1024 * 1024), 413, "too_large").await;
+    check(Method::PUT, SIGNAL, json_kind, "{}".into(), 405, "unsupported").await;
+    check(Method::POST, "/api/v1/%ff%00", json_kind, "{}".into(), 404, "not_found").await;
+    let long = format!("/api/v1/runs?cursor={}", "x".repeat(20_000));
+    check(Method::GET, &long, json_kind, String::new(), 431, "too_large").await;
+}
+
+/// What a server answers to bytes, as far as it does.
+async fn raw(setup: &Setup, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(setup.server.address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut text = Vec::new();
+    let _ = stream.read_to_end(&mut text).await;
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_http_is_refused() {
+    let setup = Setup::new().await;
+    for bytes in
+        [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"]
+    {
+        assert!(raw(&setup, bytes).await.starts_with("HTTP/1.1 400"), "{bytes:?}");
+    }
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(200));
+    assert!(raw(&setup, many.as_bytes()).await.starts_with("HTTP/1.1 431"));
+    let smuggled = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!";
+    assert!(raw(&setup, smuggled.as_bytes()).await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_send_nothing_further_keep_nobody_out() {
+    let setup = Setup::new().await;
+    let mut slow = Vec::new();
+    for nth in 0..500 {
+        let mut stream = TcpStream::connect(setup.server.address).await.unwrap();
+        let head = "POST /api/v1/runs/x/cancel HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+        let begun = if nth % 2 == 0 { head.to_owned() } else { format!("{head}content-length: 90\r\n\r\n{{") };
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    assert_eq!(setup.get("/api/v1/runs").await.0, 200);
+    drop(slow);
+    assert_eq!(setup.get("/api/v1/runs").await.0, 200);
+}
+
+// The database is another process's for some seconds: requests that write are told to come back, those that read are
+// answered, runs wait, and all goes on afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_database_is_waited_for_and_told() {
+    let setup = Setup::new().await;
+    let run = setup.begin(ASKS).await;
+    setup.rested(run).await;
+    let other = setup.begin("name: timed\nsteps: [{ id: pause, wait: 1s }, { id: done, set: { x: 1 } }]\n").await;
+    let file = setup.service.config().database();
+    let holder = rusqlite::Connection::open(file).unwrap();
+    holder.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let answered = setup.post(&format!("/api/v1/runs/{run}/signal"), json!({ "name": "go" })).await;
+    assert_eq!((answered.0, &answered.1["kind"]), (503, &json!("busy")), "{}", answered.1);
+    assert_eq!(setup.get(&format!("/api/v1/runs/{run}")).await.0, 200);
+    let url = format!("http://{}/api/v1/runs/{run}/signal", setup.server.address);
+    let again = setup.client.post(url).json(&json!({ "name": "go" })).send().await.unwrap();
+    assert_eq!((again.status().as_u16(), &again.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    holder.execute_batch("COMMIT").unwrap();
+    assert_eq!(setup.post(&format!("/api/v1/runs/{run}/signal"), json!({ "name": "go" })).await.0, 202);
+    assert_eq!(setup.rested(other).await["status"], "completed");
+}
