@@ -93,6 +93,7 @@ fn begin(service: &Service, retention: Retention) -> (watch::Sender<bool>, JoinS
     loops.spawn(service.clone().run_adoption(stopped.clone(), told("runs cannot be taken up")));
     loops.spawn(service.clone().run_scheduler(stopped.clone()));
     loops.spawn(feed(service.clone(), stopped.clone()));
+    loops.spawn(service.clone().run_summaries(stopped.clone()));
     loops.spawn(service.clone().run_retention(retention, stopped, told("old runs cannot be removed")));
     (stop, loops)
 }
