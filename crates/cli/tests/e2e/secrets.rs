@@ -59,16 +59,28 @@ fn home(server: &ModelServer) -> (Home, Shop) {
     (home, shop)
 }
 
-const LEAKY: &str = "name: leaky
-agents: { a: { model: openai/gpt-4o-mini, instructions: Hi., tools: [\"mcp:shop/confide\"] } }
+fn leaky(shop: &Shop) -> String {
+    format!(
+        "name: leaky\nmcp: {{ shop: {{ command: {}, env: {{ SHOP_TOKEN: \"${{SHOP_TOKEN}}\" }} }} }}\n\
+         agents: {{ a: {{ model: openai/gpt-4o-mini, instructions: Hi., tools: [\"mcp:shop/confide\"] }} }}\n\
+         steps:\n  - {{ id: ask, agent: a, prompt: hello }}\n\
+         \x20 - {{ id: keep, tool: write_file, with: {{ path: said.txt, content: \"{{{{ steps.ask.output }}}}\" }} }}\n",
+        shop.command()
+    )
+}
+
+/// What is sent to a server may name no variable, so this has no tool with a credential.
+const SENT: &str = "name: leaky
+agents: { a: { model: openai/gpt-4o-mini, instructions: Hi. } }
 steps:
   - { id: ask, agent: a, prompt: hello }
-  - { id: keep, tool: write_file, with: { path: said.txt, content: \"{{ steps.ask.output }}\" } }
+  - { id: keep, tool: save_artifact, with: { name: said.txt, content: \"{{ steps.ask.output }}\" } }
 ";
 
-fn leaky(shop: &Shop) -> String {
-    let shop = shop.command();
-    format!("{LEAKY}mcp: {{ shop: {{ command: {shop}, env: {{ SHOP_TOKEN: \"${{SHOP_TOKEN}}\" }} }} }}\n")
+/// Repeats its key, a secret of the configuration, and what it was asked.
+fn echo(received: &Received) -> Behaviour {
+    let key = received.header("authorization").unwrap_or_default();
+    Behaviour::say(&format!("{key} {SECRET} {}", received.body["messages"]))
 }
 
 #[test]
@@ -191,15 +203,9 @@ impl Watched {
 fn served(answers: fn(&Received) -> Behaviour, status: &str) {
     let server = ModelServer::start();
     server.answer_by(answers);
-    let (home, shop) = home(&server);
-    // A definition that is sent to a server reads no environment; the configuration may.
-    let words = shop.command();
-    let (program, arguments) = words.trim_matches(['[', ']']).split_once(", ").unwrap();
-    let shop = format!("command = {program:?}\nargs = [{arguments}]\nenv = {{ SHOP_TOKEN = \"${{SHOP_TOKEN}}\" }}\n");
-    let configured = format!("[secrets]\nvault = \"{SECRET}\"\n[mcp.shop]\n{shop}");
-    std::fs::write(home.data().join("relais.toml"), configured).unwrap();
+    let (home, _shop) = home(&server);
     let watched = Watched::start(&home);
-    let workflow = watched.made("/api/v1/workflows", json!({ "definition": LEAKY, "alias": "leaky" }));
+    let workflow = watched.made("/api/v1/workflows", json!({ "definition": SENT, "alias": "leaky" }));
     let run = watched.made("/api/v1/workflows/leaky/run", json!({ "input": {} }));
     let path = format!("/api/v1/runs/{run}?wait=60s");
     let (_, answer) = watched.ask("GET", &path, None);
@@ -214,7 +220,7 @@ fn served(answers: fn(&Received) -> Behaviour, status: &str) {
 
 #[test]
 fn nor_in_what_a_server_answers_or_says() {
-    served(parrot, "completed");
+    served(echo, "completed");
 }
 
 #[test]
