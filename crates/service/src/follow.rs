@@ -288,7 +288,7 @@ impl Following {
         };
         let (notices, reached) = match found {
             Some(found) => found,
-            None => self.missed_in_journal().await?,
+            None => self.read_journal().await?,
         };
         self.after = self.after.max(reached);
         Ok((notices, closed))
@@ -319,7 +319,7 @@ impl Following {
     }
 
     /// For one who is too far behind for what is shared.
-    async fn missed_in_journal(&self) -> Result<(Vec<Notice>, Place), Error> {
+    async fn read_journal(&self) -> Result<(Vec<Notice>, Place), Error> {
         let _turn = self.service.core.follows.journals.acquire().await;
         let (mut narrator, entries) = self.service.narrator(self.followed.run).await?;
         let mut missed = Vec::new();

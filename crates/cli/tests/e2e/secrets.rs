@@ -69,6 +69,20 @@ fn leaky(shop: &Shop) -> String {
     )
 }
 
+/// What is sent to a server may name no variable, so this has no tool with a credential.
+const SENT: &str = "name: leaky
+agents: { a: { model: openai/gpt-4o-mini, instructions: Hi. } }
+steps:
+  - { id: ask, agent: a, prompt: hello }
+  - { id: keep, tool: save_artifact, with: { name: said.txt, content: \"{{ steps.ask.output }}\" } }
+";
+
+/// Repeats its key, a secret of the configuration, and what it was asked.
+fn echo(received: &Received) -> Behaviour {
+    let key = received.header("authorization").unwrap_or_default();
+    Behaviour::say(&format!("{key} {SECRET} {}", received.body["messages"]))
+}
+
 #[test]
 fn canaries_are_nowhere() {
     let server = ModelServer::start();
@@ -189,9 +203,9 @@ impl Watched {
 fn served(answers: fn(&Received) -> Behaviour, status: &str) {
     let server = ModelServer::start();
     server.answer_by(answers);
-    let (home, shop) = home(&server);
+    let (home, _shop) = home(&server);
     let watched = Watched::start(&home);
-    let workflow = watched.made("/api/v1/workflows", json!({ "definition": leaky(&shop), "alias": "leaky" }));
+    let workflow = watched.made("/api/v1/workflows", json!({ "definition": SENT, "alias": "leaky" }));
     let run = watched.made("/api/v1/workflows/leaky/run", json!({ "input": {} }));
     let path = format!("/api/v1/runs/{run}?wait=60s");
     let (_, answer) = watched.ask("GET", &path, None);
@@ -206,7 +220,7 @@ fn served(answers: fn(&Received) -> Behaviour, status: &str) {
 
 #[test]
 fn nor_in_what_a_server_answers_or_says() {
-    served(parrot, "completed");
+    served(echo, "completed");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::runs::RunRow;
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Runs, Writes};
-use crate::pages::{Page, Paging};
+use crate::pages::{Page, Paging, bounded};
 use crate::problem::Problem;
 use crate::revisions::{Created, IdempotencyKey, IfMatch, Tagged};
 use crate::times::instant;
@@ -182,6 +182,7 @@ pub struct UpdateWorkflow {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Listing {
     /// Only those of this status; default: all but the archived.
@@ -189,6 +190,12 @@ struct Listing {
     /// The archived, too.
     #[serde(default)]
     archived: bool,
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "bounded")]
+    limit: Option<usize>,
+    /// `next` of the page before.
+    cursor: Option<String>,
 }
 
 /// How a run is to be started.
@@ -214,13 +221,13 @@ pub struct StartRun {
 }
 
 /// List workflows, newest first.
-#[utoipa::path(get, path = "/workflows", operation_id = "list_workflows", tag = "workflows", params(Listing, Paging),
+#[utoipa::path(get, path = "/workflows", operation_id = "list_workflows", tag = "workflows", params(Listing),
     responses((status = OK, body = Page<WorkflowView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 async fn list(
     Reads(service): Reads,
-    Query(Listing { status, archived }): Query<Listing>,
-    Query(paging): Query<Paging>,
+    Query(Listing { status, archived, limit, cursor }): Query<Listing>,
 ) -> Result<Json<Page<WorkflowView>>, Problem> {
+    let paging = Paging { limit, cursor };
     let (limit, status) = (paging.limit(), status.map(Into::into));
     let list = WorkflowList { status, archived_too: archived, after: paging.cursor, limit };
     let (found, next) = service.workflows(list).await?;

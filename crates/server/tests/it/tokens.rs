@@ -37,7 +37,7 @@ async fn a_guarded_server_lets_in_by_token_alone() {
     };
     check(None, 401, "Bearer realm=\"relais\"").await;
     check(Some(format!("Basic {good}")), 401, "Bearer realm=\"relais\"").await;
-    for wrong in [cut, &unknown, "", "a.b.c"] {
+    for wrong in [cut, &unknown, "a.b.c"] {
         check(Some(format!("Bearer {wrong}")), 401, "Bearer realm=\"relais\", error=\"invalid_token\"").await;
     }
     check(Some(format!("Bearer {good}")), 200, "").await;

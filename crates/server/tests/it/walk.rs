@@ -17,9 +17,14 @@ type Things = BTreeMap<&'static str, String>;
 /// Operations that anybody may call, without a token, and why.
 const PUBLIC: [&str; 0] = [];
 /// Operations on no id of anybody's that change something, and what Bob is told: he makes a thing of his own, or may
-/// not because of a scope, whatever he names.
-const CHANGES: &[(&str, u16)] =
-    &[("create_workflow", 201), ("create_step", 201), ("create_token", 403), ("read_notifications", 200)];
+/// not because of a scope, whatever he names, or what his definition names is not there.
+const CHANGES: &[(&str, u16)] = &[
+    ("create_workflow", 201),
+    ("create_step", 201),
+    ("create_token", 403),
+    ("read_notifications", 200),
+    ("start_run", 422),
+];
 /// What a query may say that names nothing of anybody's, with a value for where one is needed.
 const NEUTRAL: &[(&str, &str)] = &[
     ("all", "false"),
@@ -49,6 +54,9 @@ fn body(operation: &str) -> Value {
         // An alias is unique for each user: that Ada has one of this name must not show.
         "create_workflow" => json!({ "name": "asks", "alias": "hers" }),
         "update_workflow" => json!({ "name": "taken", "status": "archived" }),
+        "start_run" => {
+            json!({ "name": "thief", "definition": "name: thief\nsteps:\n  - { id: call, workflow: hers }\n" })
+        }
         "run_workflow" => json!({ "input": {} }),
         "create_step" | "add_step" => json!({ "type": "custom_llm", "name": "Label" }),
         "save_step" => json!({ "name": "Taken", "model": "m", "system_prompt": "x" }),
@@ -316,18 +324,16 @@ fn forget_uses(value: &mut Value) {
 async fn the_things_of_another_user_are_not_there() {
     let (world, operations) = (World::new().await, operations());
     let before = world.seen(&operations).await;
-    for operation in &operations {
-        for (nth, things) in world.hers.iter().enumerate() {
-            let path = operation.path(things);
-            match operation.is_of_a_thing() {
-                true => world.is_not_found(operation, &path, things).await,
-                false if nth == 0 || operation.method == Method::GET => world.is_without_hers(operation, &path).await,
-                // What Bob makes he makes once: a second one would meet his own alias.
-                false => {}
-            }
-            for path in operation.queries(things).iter().filter(|_| !operation.is_of_a_thing()) {
-                world.is_without_hers(operation, path).await;
-            }
+    // Before Bob has made anything that goes by a name of hers.
+    for operation in operations.iter().filter(|operation| operation.is_of_a_thing()) {
+        for things in &world.hers {
+            world.is_not_found(operation, &operation.path(things), things).await;
+        }
+    }
+    for operation in operations.iter().filter(|operation| !operation.is_of_a_thing()) {
+        world.is_without_hers(operation, &operation.path(&world.hers[0])).await;
+        for path in world.hers.iter().flat_map(|things| operation.queries(things)) {
+            world.is_without_hers(operation, &path).await;
         }
     }
     let after = world.seen(&operations).await;
