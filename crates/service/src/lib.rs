@@ -46,7 +46,7 @@ use relais_runtime::perform::Performer;
 use relais_store::{Options, SqliteStore, Store};
 use tokio::sync::Notify;
 
-pub use agents::Agent;
+pub use agents::{Agent, AgentChange, NewAgent};
 pub use config::Config;
 pub use decisions::Decision;
 pub use definitions::{Checked, Definition, Definitions, Whole, source_of};

@@ -49,6 +49,12 @@ pub struct Workflow {
     /// The tools as they were when the newest version was made: version, hash, and all of them where that is asked for.
     #[serde(default)]
     pub manifest: Value,
+    /// The kept agents that the newest version uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<Uuid>,
+    /// The file that it was published from, on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     pub created_at: Millis,
     pub updated_at: Millis,
 }
@@ -122,8 +128,8 @@ impl Kept for Workflow {
 /// Another name of a workflow; its record's id is the name, so that each is there once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Alias {
-    alias: String,
-    workflow: Uuid,
+    pub alias: String,
+    pub workflow: Uuid,
 }
 
 impl Kept for Alias {
@@ -143,7 +149,7 @@ impl Kept for Alias {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Once {
     /// The id of what it makes: the same for the same user, route and key.
-    id: Uuid,
+    pub(crate) id: Uuid,
     /// What was asked for.
     body: String,
 }
@@ -239,7 +245,8 @@ impl Service {
         }
     }
 
-    async fn made_before(&self, once: &Option<Once>) -> Result<Option<At<Workflow>>, Error> {
+    /// What a request with this key has made.
+    pub(crate) async fn made_before<T: Kept>(&self, once: &Option<Once>) -> Result<Option<At<T>>, Error> {
         let Some(once) = once else { return Ok(None) };
         let Some(known) = self.find_kept::<Once>(&once.id()).await? else { return Ok(None) };
         if known.it != *once {
@@ -268,6 +275,8 @@ impl Service {
             template_version: new.template_version,
             thread_id: new.thread_id,
             manifest: Value::Null,
+            agents: Vec::new(),
+            file: None,
             created_at: now,
             updated_at: now,
         };
@@ -330,7 +339,7 @@ impl Service {
         Ok((page, next))
     }
 
-    async fn newest_kept<T: Kept>(&self, after: Option<String>, limit: usize) -> Result<Vec<At<T>>, Error> {
+    pub(crate) async fn newest_kept<T: Kept>(&self, after: Option<String>, limit: usize) -> Result<Vec<At<T>>, Error> {
         let owner = Some(self.user().to_owned());
         let find = Find { kind: T::KIND.to_owned(), owner, after, limit, newest_first: true, ..Find::default() };
         self.core.store.records(find).await?.into_iter().map(kept::read).collect()
@@ -344,6 +353,17 @@ impl Service {
         change: WorkflowChange,
         revision: Option<u64>,
     ) -> Result<At<Workflow>, Error> {
+        self.save_workflow(text, change, revision, "updated").await
+    }
+
+    /// The same for whatever reason.
+    pub(crate) async fn save_workflow(
+        &self,
+        text: &str,
+        change: WorkflowChange,
+        revision: Option<u64>,
+        reason: &str,
+    ) -> Result<At<Workflow>, Error> {
         let At { it: before, revision: read_at } = self.find_workflow(text).await?;
         must_be_unchanged("workflow", before.id, read_at, revision)?;
         let mut workflow = before.clone();
@@ -354,7 +374,7 @@ impl Service {
             // The text is what counts from here on; step objects are made of it again when somebody wants them.
             edits.extend(self.step_removals(&workflow));
             workflow.steps.clear();
-            edits.extend(self.version_edits(&mut workflow, text, format, "updated", lenient).await?);
+            edits.extend(self.version_edits(&mut workflow, text, format, reason, lenient).await?);
         }
         if workflow == before {
             return Ok(At { it: before, revision: read_at });
@@ -443,13 +463,18 @@ fn must_be_named(workflow: &Workflow) -> Result<(), Error> {
         return Err(Error::Invalid("a workflow needs a name; give it as `name`, or in the definition".into()));
     }
     must_be_short("thread_id", &workflow.thread_id)?;
-    if workflow.description.chars().count() > MAX_DESCRIPTION_CHARS {
-        return Err(Error::Invalid(format!("a description has at most {MAX_DESCRIPTION_CHARS} characters")));
-    }
+    must_be_described(&workflow.description)?;
     let Some(alias) = &workflow.alias else { return Ok(()) };
     must_be_short("alias", alias)?;
     if alias.trim().is_empty() || alias.parse::<Uuid>().is_ok() {
         return Err(Error::Invalid(format!("`{alias}` is no alias: it needs a letter, and is not written as an id")));
+    }
+    Ok(())
+}
+
+pub(crate) fn must_be_described(text: &str) -> Result<(), Error> {
+    if text.chars().count() > MAX_DESCRIPTION_CHARS {
+        return Err(Error::Invalid(format!("a description has at most {MAX_DESCRIPTION_CHARS} characters")));
     }
     Ok(())
 }
