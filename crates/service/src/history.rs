@@ -35,23 +35,40 @@ impl Service {
         Ok((page, next))
     }
 
-    pub async fn version(&self, text: &str, number: u64) -> Result<Numbered, Error> {
+    /// One version by its number.
+    pub async fn version(&self, text: &str, number: &str) -> Result<Numbered, Error> {
         let At { it: workflow, .. } = self.find_workflow(text).await?;
-        self.numbered(&workflow, number).await
+        let parsed = number.parse().ok().filter(|number| *number > 0);
+        let missing = || Error::NotFound(format!("the workflow `{}` has no version `{number}`", workflow.name));
+        self.numbered(&workflow, parsed.ok_or_else(missing)?).await
     }
 
     pub(crate) async fn numbered(&self, workflow: &Workflow, number: u64) -> Result<Numbered, Error> {
-        let version = self.version_of(workflow, Some(number)).await?;
-        let document = self.core.store.get_document(version_key(self.user(), workflow.id), Some(number)).await?;
-        Ok(Numbered { number, at: document.map_or(workflow.updated_at, |Document { at, .. }| at), version })
+        let key = version_key(self.user(), workflow.id);
+        let document = match number {
+            0 => None,
+            number => self.core.store.get_document(key, Some(number)).await?,
+        };
+        let Some(Document { at, body, .. }) = document else { return Err(no_version(workflow, number)) };
+        let unread =
+            |e| Error::Unusable(format!("version {number} of the workflow {} cannot be read: {e}", workflow.id));
+        Ok(Numbered { number, at, version: serde_json::from_value(body).map_err(unread)? })
     }
 
     /// A new version that says what an old one said. One that could not run then is kept as it was.
     pub async fn roll_back(&self, text: &str, to: u64, revision: Option<u64>) -> Result<At<Workflow>, Error> {
         let At { it: workflow, .. } = self.find_workflow(text).await?;
-        let Version { definition, format, .. } = self.version_of(&workflow, Some(to)).await?;
-        let written = Written { text: definition, format: Format::named(&format), lenient: false };
-        let change = WorkflowChange { definition: Some(written), ..WorkflowChange::default() };
+        let version = self.version_of(&workflow, Some(to)).await?;
+        let (lenient, format) = (!version.can_run(), Format::named(&version.format));
+        let definition = Some(Written { text: version.definition, format, lenient });
+        let change = WorkflowChange { definition, ..WorkflowChange::default() };
         self.save_workflow(&workflow.id.to_string(), change, revision, &format!("rolled back to {to}")).await
+    }
+}
+
+fn no_version(workflow: &Workflow, number: u64) -> Error {
+    match number {
+        0 => Error::Conflict(format!("the workflow `{}` is empty; give it a definition first", workflow.name)),
+        number => Error::NotFound(format!("the workflow `{}` has no version {number}", workflow.name)),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use relais_dialects::{Format, Options as ReadOptions};
 use relais_engine::{ErrorKind, Failure, RunId, Target};
-use relais_plan::{OnToolDrift, Plan, Problem, Source, Span, Trigger, problem};
+use relais_plan::{OnToolDrift, Plan, Problem, Source, Span, Trigger, problem, schedule};
 use relais_runtime::prepare::{load_plan, plan_key, tools_of};
 use relais_runtime::tool::ToolSpec;
 use relais_runtime::tools::Manifest;
@@ -19,7 +19,8 @@ use uuid::Uuid;
 use crate::definitions::{MAX_FILE_BYTES, MCP_PREFIX};
 use crate::kept::Kept;
 use crate::library::{self, Library, Pending, Used};
-use crate::workflows::{Version, Workflow, WorkflowStatus};
+use crate::runs::{same_plan, same_workflow};
+use crate::workflows::{Timing, Version, Workflow, WorkflowStatus};
 use crate::{At, Checked, Error, Finding, Mode, Service, Start, TriggerRecord, Whole};
 
 /// How long the MCP servers of a definition may take to tell their tools while somebody waits for it to be saved.
@@ -155,6 +156,8 @@ impl Service {
         workflow.plan = version.plan.clone();
         workflow.manifest = version.manifest.clone();
         workflow.agents = version.agents.clone();
+        workflow.timing = self.timing_of(&compiled);
+        workflow.definition = executors(&version);
         workflow.updated_at = self.core.clock.now();
         let mut edits = Vec::new();
         if version.can_run() {
@@ -167,6 +170,16 @@ impl Service {
         let present: Vec<At<TriggerRecord>> = self.list_kept(Some(&workflow.id.to_string())).await?;
         edits.extend(self.trigger_edits(workflow, &named, &present)?);
         Ok(edits)
+    }
+
+    /// The first trigger that fires by time says when runs start.
+    fn timing_of(&self, compiled: &Compiled) -> Timing {
+        let now = self.core.clock.now();
+        let timed = |trigger: &Trigger| {
+            let schedule = schedule::parse(trigger, self.timezone(), now).ok()??;
+            Some(Timing::new(Some(&trigger.on), schedule.next(now)))
+        };
+        compiled.triggers().iter().find_map(|(_, trigger)| timed(trigger)).unwrap_or_default()
     }
 
     pub(crate) async fn plan_edit(&self, plan: &Plan) -> Result<Option<Edit>, Error> {
@@ -230,16 +243,7 @@ impl Service {
 
     /// One version of a workflow, the newest if none is named.
     pub(crate) async fn version_of(&self, workflow: &Workflow, version: Option<u64>) -> Result<Version, Error> {
-        let number = version.unwrap_or(workflow.version);
-        let key = version_key(self.user(), workflow.id);
-        let document = match number {
-            0 => None,
-            number => self.core.store.get_document(key, Some(number)).await?,
-        };
-        let Some(document) = document else { return Err(no_version(workflow, number)) };
-        let unread =
-            |e| Error::Unusable(format!("version {number} of the workflow {} cannot be read: {e}", workflow.id));
-        serde_json::from_value(document.body).map_err(unread)
+        Ok(self.numbered(workflow, version.unwrap_or(workflow.version)).await?.version)
     }
 
     /// What a run of this workflow is started with, from what is kept: nothing is compiled, no server is asked.
@@ -304,7 +308,8 @@ impl Service {
     ) -> Result<RunId, Error> {
         let At { it: workflow, .. } = self.find_workflow(text).await?;
         let checked = self.ready(&workflow, branch, version, &start.mode).await?;
-        self.start(&checked, start).await
+        let is_same = if version.is_some() { same_plan } else { same_workflow };
+        self.start_unless(&checked, start, is_same).await
     }
 
     /// The same as `startable`, and what it needs of the world is there: keys of models, and tools.
@@ -358,14 +363,16 @@ fn new_version(compiled: &Compiled, runs: bool, manifest: Value, reason: &str) -
     }
 }
 
+/// Those of a chain that is written as JSON.
+fn executors(version: &Version) -> Value {
+    if version.format != Format::Chain.word() {
+        return Value::Null;
+    }
+    let text: Value = serde_json::from_str(&version.definition).unwrap_or_default();
+    text.get("executors").map_or(Value::Null, |executors| json!({ "executors": executors }))
+}
+
 /// A tool or server that nobody knows, as opposed to one that does not answer now.
 fn is_mistake(failure: &Failure) -> bool {
     matches!(failure.kind, ErrorKind::Tool | ErrorKind::Config)
-}
-
-fn no_version(workflow: &Workflow, number: u64) -> Error {
-    match number {
-        0 => Error::Conflict(format!("the workflow `{}` is empty; give it a definition first", workflow.name)),
-        number => Error::NotFound(format!("the workflow `{}` has no version {number}", workflow.name)),
-    }
 }

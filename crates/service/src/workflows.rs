@@ -3,6 +3,7 @@
 
 use relais_dialects::Format;
 use relais_engine::Millis;
+use relais_plan::TriggerOn;
 use relais_store::{Edit, Expect, Find};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,11 +53,45 @@ pub struct Workflow {
     /// The kept agents that the newest version uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<Uuid>,
+    #[serde(flatten)]
+    pub timing: Timing,
+    /// Of a chain its `executors`, for whoever reads the tables.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub definition: Value,
     /// The file that it was published from, on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     pub created_at: Millis,
     pub updated_at: Millis,
+}
+
+impl Workflow {
+    /// One that is empty.
+    pub(crate) fn new(id: Uuid, name: String, now: Millis) -> Workflow {
+        Workflow {
+            id,
+            name,
+            alias: None,
+            description: String::new(),
+            status: WorkflowStatus::Active,
+            version: 0,
+            format: None,
+            plan: None,
+            published: false,
+            steps: Vec::new(),
+            trigger_uuid: None,
+            template_id: None,
+            template_version: None,
+            thread_id: String::new(),
+            manifest: Value::Null,
+            agents: Vec::new(),
+            file: None,
+            timing: Timing::default(),
+            definition: Value::Null,
+            created_at: now,
+            updated_at: now,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -68,6 +103,47 @@ pub enum WorkflowStatus {
     Paused,
     /// Hidden, not runnable.
     Archived,
+}
+
+/// When runs start by themselves, in the words that chains have for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// `immediate`, `scheduled` or `recurring`.
+    #[serde(default = "immediate")]
+    pub schedule_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_time: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron_expression: Option<String>,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing { schedule_type: immediate(), schedule_time: None, cron_expression: None }
+    }
+}
+
+fn immediate() -> String {
+    "immediate".to_owned()
+}
+
+impl Timing {
+    /// Told from the first trigger that fires by time; `next_at` is when that is.
+    pub(crate) fn new(trigger: Option<&TriggerOn>, next_at: Option<Millis>) -> Timing {
+        let recurring = |cron: Option<&String>| Timing {
+            schedule_type: "recurring".into(),
+            cron_expression: cron.cloned(),
+            schedule_time: None,
+        };
+        match trigger {
+            Some(TriggerOn::At(_)) => {
+                Timing { schedule_type: "scheduled".into(), schedule_time: next_at, cron_expression: None }
+            }
+            Some(TriggerOn::Cron(cron)) => recurring(Some(cron)),
+            Some(TriggerOn::Every { .. } | TriggerOn::Calendar(_) | TriggerOn::Continuous { .. }) => recurring(None),
+            None | Some(TriggerOn::Manual | TriggerOn::Webhook { .. } | TriggerOn::Event(_)) => Timing::default(),
+        }
+    }
 }
 
 /// What one version says; the body of its document, immutable.
@@ -258,27 +334,14 @@ impl Service {
 
     async fn first_edits(&self, new: NewWorkflow) -> Result<(Workflow, Vec<Edit>), Error> {
         let id = new.once.as_ref().map_or_else(Uuid::now_v7, |once| once.id);
-        let now = self.core.clock.now();
         let mut workflow = Workflow {
-            id,
-            name: new.name.clone().unwrap_or_default(),
             alias: new.alias,
             description: new.description.unwrap_or_default(),
-            status: WorkflowStatus::Active,
-            version: 0,
-            format: None,
-            plan: None,
             published: new.published,
-            steps: Vec::new(),
-            trigger_uuid: None,
             template_id: new.template_id,
             template_version: new.template_version,
             thread_id: new.thread_id,
-            manifest: Value::Null,
-            agents: Vec::new(),
-            file: None,
-            created_at: now,
-            updated_at: now,
+            ..Workflow::new(id, new.name.clone().unwrap_or_default(), self.core.clock.now())
         };
         let mut edits = Vec::new();
         if let Some(Written { text, format, lenient }) = new.definition {
@@ -388,7 +451,7 @@ impl Service {
     }
 
     /// The records of a workflow's alias, where it is another than before.
-    async fn alias_edits(&self, workflow: &Workflow, before: Option<&str>) -> Result<Vec<Edit>, Error> {
+    pub(crate) async fn alias_edits(&self, workflow: &Workflow, before: Option<&str>) -> Result<Vec<Edit>, Error> {
         let alias = workflow.alias.as_deref();
         if alias == before {
             return Ok(Vec::new());
@@ -457,7 +520,7 @@ fn apply(workflow: &mut Workflow, change: &WorkflowChange) {
     workflow.published = change.published.unwrap_or(workflow.published);
 }
 
-fn must_be_named(workflow: &Workflow) -> Result<(), Error> {
+pub(crate) fn must_be_named(workflow: &Workflow) -> Result<(), Error> {
     must_be_short("name", &workflow.name)?;
     if workflow.name.trim().is_empty() {
         return Err(Error::Invalid("a workflow needs a name; give it as `name`, or in the definition".into()));
