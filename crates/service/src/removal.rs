@@ -1,6 +1,8 @@
 //! A workflow taken away with all that belongs to it. Its versions and the runs that have ended stay readable.
 
-use relais_engine::RunStatus;
+use std::collections::HashSet;
+
+use relais_engine::{RunId, RunStatus};
 use relais_store::{Edit, Expect, Filter, Page, RecordKey};
 
 use crate::kept::{self, At, Kept};
@@ -15,15 +17,16 @@ impl Service {
     pub async fn delete_workflow(&self, text: &str, force: bool, revision: Option<u64>) -> Result<(), Error> {
         let At { it: workflow, revision: read_at } = self.find_workflow(text).await?;
         must_be_unchanged(Workflow::WORD, workflow.id, read_at, revision)?;
+        let mut told = HashSet::new();
         if force {
-            self.cancel_all(&workflow).await?;
+            self.cancel_all(&workflow, &mut told).await?;
         } else if let Some(row) = self.active(&workflow, None, 1).await?.rows.first() {
             let text = format!("runs of the workflow `{}` are active, such as {}", workflow.name, row.summary.run);
             return Err(Error::Conflict(format!("{text}; cancel them, or delete it with `force`")));
         }
         self.change(self.removal_edits(&workflow, read_at).await?).await?;
         // What was started while the others were being cancelled.
-        if force { self.cancel_all(&workflow).await } else { Ok(()) }
+        if force { self.cancel_all(&workflow, &mut told).await } else { Ok(()) }
     }
 
     async fn removal_edits(&self, workflow: &Workflow, revision: u64) -> Result<Vec<Edit>, Error> {
@@ -45,14 +48,14 @@ impl Service {
         self.runs(Filter { workflow_id, status, cursor, limit, ..Filter::default() }).await
     }
 
-    /// Each is told to stop; those that are worked on elsewhere stop there.
-    async fn cancel_all(&self, workflow: &Workflow) -> Result<(), Error> {
+    /// Each is told to stop, once; those that are worked on elsewhere stop there.
+    async fn cancel_all(&self, workflow: &Workflow, told: &mut HashSet<RunId>) -> Result<(), Error> {
         let mut cursor = None;
         // Ends: each page begins behind the last, and those that are started later stand in front of the first.
         loop {
             let page = self.active(workflow, cursor, CANCELLED_AT_ONCE).await?;
-            for row in page.rows {
-                match self.cancel(row.summary.run).await {
+            for run in page.rows.into_iter().map(|row| row.summary.run).filter(|run| told.insert(*run)) {
+                match self.cancel(run).await {
                     // It has ended meanwhile.
                     Ok(()) | Err(Error::Invalid(_)) => {}
                     Err(error) => return Err(error),
