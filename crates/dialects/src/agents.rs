@@ -78,3 +78,75 @@ fn of_step(step: &Step, named: &mut BTreeMap<String, Span>) {
         Kind::Wait(_) | Kind::StopIf(_) | Kind::Set(_) | Kind::Goto { .. } => {}
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Options;
+
+    /// Knows one agent, by its name and by its id.
+    struct Shelf(Value);
+
+    const ID: &str = "0190a0b0-c0d0-7000-8000-00000000000a";
+
+    impl Loader for Shelf {
+        fn load(&self, _reference: &str, _from: &str) -> Result<Source, String> {
+            Err("there is no such workflow".into())
+        }
+
+        fn agent(&self, name: &str) -> Option<Value> {
+            ["writer", ID].contains(&name).then(|| self.0.clone())
+        }
+    }
+
+    fn read_with(agent: Value, text: &str) -> crate::Loaded {
+        let source = Source { name: "flow.yaml".into(), text: text.to_owned() };
+        crate::read(&source, &Shelf(agent), &Options::default())
+    }
+
+    #[test]
+    fn an_agent_alone_is_read_as_the_native_format_writes_one() {
+        let check = |text: &str, expected: &[&str]| {
+            let problems = check_agent(&Source { name: "agent".into(), text: text.to_owned() });
+            let told: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+            assert!(told.len() == expected.len(), "{text}: {told:?}");
+            assert!(told.iter().zip(expected).all(|(told, part)| told.contains(part)), "{text}: {told:?}");
+        };
+        check(r#"{ "model": "sim/1", "instructions": "Write.", "tools": ["read_file"], "max_turns": 3 }"#, &[]);
+        check(r#"{ "modle": "sim/1", "temperature": 9 }"#, &["modle", "temperature"]);
+        check(r#"["sim/1"]"#, &["an agent"]);
+        check(r#"{ "instructions": "{{ input. }}" }"#, &[""]);
+        check("{", &[""]);
+    }
+
+    #[test]
+    fn agents_that_are_kept_elsewhere_are_found_by_every_format() {
+        let agent = || json!({ "model": "sim/1", "instructions": "Write.", "output": { "ok": "boolean" } });
+        let check = |text: &str, name: &str| {
+            let loaded = read_with(agent(), text);
+            assert!(!relais_plan::problem::has_errors(&loaded.problems), "{text}: {:?}", loaded.problems);
+            assert_eq!(loaded.plan.unwrap().agents[name].models, ["sim/1"], "{text}");
+        };
+        check("steps: [{ id: a, agent: writer }]", "writer");
+        check(&format!("steps: [{{ id: a, agent: {ID} }}]"), ID);
+        check(r#"{ "nodes": [{ "id": "a", "config": { "agentId": "writer" } }], "edges": [] }"#, "writer");
+        let graph = json!({ "nodes": [{ "id": "a", "config": { "agentId": ID } }], "edges": [] });
+        check(&graph.to_string(), ID);
+        check("workflow: [{ type: agent, name: writer }]\n", "writer");
+        let condition = "{ type: condition, condition: \"{{ $steps.writer.output.ok }}\", true: [{ type: agent, id: b, name: w }] }";
+        let text = format!(
+            "version: \"2\"\nagents: {{ w: {{ model: sim/1 }} }}\nworkflow: [{{ type: agent, name: writer }}, {condition}]\n"
+        );
+        check(&text, "writer");
+    }
+
+    #[test]
+    fn a_mistake_in_a_kept_agent_is_shown_where_it_is_named() {
+        let loaded = read_with(json!({ "modle": "sim/1" }), "steps:\n  - { id: a, agent: writer }\n");
+        let problem = &loaded.problems[0];
+        assert!(problem.message.starts_with("the agent `writer`: ") && problem.span.start > 7, "{problem:?}");
+    }
+}

@@ -355,6 +355,10 @@ impl reader::Workflows for Reading<'_> {
         self.child(reference)
             .map_err(|message| Problem::error(span, format!("the workflow `{reference}` cannot be called: {message}")))
     }
+
+    fn agent(&self, name: &str) -> Option<Value> {
+        self.loader.agent(name)
+    }
 }
 
 #[cfg(test)]

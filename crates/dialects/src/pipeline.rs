@@ -46,6 +46,7 @@ pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
     let mut staff = agents::Staff::read(&fields, reader);
     let (steps, limit) = reader.workflow_section(&fields);
     let tree = tree::Tree::read(steps, reader, &staff);
+    staff.lend(&tree, reader);
     staff.instruct(&tree, reader);
     let conditions = conditions(&tree, &staff, reader);
     let order = order::of(&tree, &conditions, reader);

@@ -6,6 +6,7 @@
 use indexmap::IndexMap;
 use relais_plan::problem::nearest;
 use relais_plan::{Agent, Problem, Problems, Span};
+use serde_json::Value;
 
 use crate::steps;
 
@@ -13,6 +14,11 @@ use crate::steps;
 pub(crate) trait Workflows {
     /// The hash of the plan that the reference means.
     fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem>;
+
+    /// An agent that is kept elsewhere, in the words of the native format.
+    fn agent(&self, _name: &str) -> Option<Value> {
+        None
+    }
 }
 
 /// For what stands by itself and calls no workflows: an agent, a step, a trigger.

@@ -20,6 +20,7 @@ pub struct Settings {
     /// Name to value or `${VARIABLE}`; given to tools by name, shown nowhere.
     pub secrets: BTreeMap<String, String>,
     pub auth: AuthSettings,
+    pub server: ServerSettings,
     /// Where mail is handed over.
     pub smtp: Smtp,
     /// Who can be told how runs ended, by name.
@@ -142,6 +143,14 @@ pub struct SearchSettings {
 pub struct Channel {
     pub webhook: Option<String>,
     pub command: Option<Vec<String>>,
+}
+
+/// What those may do who reach the server over the network.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerSettings {
+    /// Definitions may name programs to be started on this machine as MCP servers.
+    pub allow_commands: bool,
 }
 
 /// Who is let in from outside. `issuer`, `audience` and `jwks_url` (of JWTs) belong together: all of them, or none.

@@ -1,14 +1,19 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
+mod agents;
+mod definitions;
 mod instances;
 mod notifications;
 mod outputs;
+mod portable;
 mod runs;
 mod step_triggers;
 mod step_types;
 mod steps;
 mod tokens;
+mod tools;
 mod usage;
+mod versions;
 mod workflow_steps;
 mod workflows;
 
@@ -63,6 +68,11 @@ fn resources() -> OpenApiRouter<App> {
         .merge(workflow_steps::routes())
         .merge(step_triggers::routes())
         .merge(instances::routes())
+        .merge(versions::routes())
+        .merge(portable::routes())
+        .merge(agents::routes())
+        .merge(definitions::routes())
+        .merge(tools::routes())
 }
 
 /// The OpenAPI document.

@@ -45,6 +45,9 @@ pub struct Finding {
     /// The bytes of the text that are meant, for editors; both 0 where it is the text as a whole.
     pub start: u32,
     pub end: u32,
+    /// Where it is in a definition that is JSON, such as `steps[0].agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     pub message: String,
     /// What would be right.
     pub help: Option<String>,
@@ -56,8 +59,8 @@ impl From<relais_service::Finding> for Finding {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let relais_service::Finding { line, column, span, message, help, .. } = found;
-        Finding { severity, line, column, start: span.start, end: span.end, message, help }
+        let relais_service::Finding { line, column, span, path, message, help, .. } = found;
+        Finding { severity, line, column, start: span.start, end: span.end, path, message, help }
     }
 }
 

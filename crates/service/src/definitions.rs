@@ -3,19 +3,18 @@
 //! Reading and checking need no database ([`Definitions`]); keeping does ([`Service`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use relais_dialects::{Format, Loaded, Loader, Options as ReadOptions};
-use relais_engine::{ErrorKind, Failure, Target};
+use relais_engine::Target;
 use relais_plan::check::World;
-use relais_plan::{OnToolDrift, Plan, Problem, Problems, Source, Span, Trigger, TriggerOn, problem};
+use relais_plan::{Plan, Problem, Problems, Source, Span, Trigger, TriggerOn, problem};
 use relais_runtime::models::Models;
-use relais_runtime::prepare::{plan_key, tools_of};
+use relais_runtime::prepare::tools_of;
 use relais_runtime::tool::ToolSpec;
 use relais_runtime::tools::{Manifest, Tools};
-use relais_store::{Document, DocumentKey};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{Config, Error, Service, simulated};
 
@@ -293,16 +292,12 @@ impl Service {
 
     /// Makes sure that a definition can run now, and keeps it under its version.
     pub async fn publish(&self, definition: Definition, simulate: bool, model: Option<&str>) -> Result<Checked, Error> {
-        let file = PathBuf::from(&definition.source.name);
         let warnings = definition.problems.iter().map(|p: &Problem| p.message.clone()).collect();
         let Some(plan) = definition.plan else { return Err(Error::Invalid("the file has errors".into())) };
         if !simulate {
             self.core.definitions.check_models(&plan, model)?;
         }
         let tools = if simulate { Vec::new() } else { self.core.definitions.check_tools(&plan).await? };
-        for plan in definition.children.iter().chain([&plan]) {
-            self.keep_plan(plan).await?;
-        }
         let manifest = Manifest::new(relais_plan::time::format_instant(self.core.clock.now())[..10].to_owned(), &tools);
         let mut checked = Checked {
             plan,
@@ -313,55 +308,7 @@ impl Service {
             target: Target { branch: definition.branch, ..Target::default() },
             warnings,
         };
-        self.keep_version(&mut checked, &file, &manifest, simulate).await?;
+        self.keep_version(&mut checked, &definition.source, &manifest, simulate).await?;
         Ok(checked)
-    }
-
-    pub(crate) async fn keep_plan(&self, plan: &Plan) -> Result<(), Error> {
-        let key = plan_key(&plan.hash());
-        if self.core.store.get_document(key.clone(), None).await?.is_some() {
-            return Ok(());
-        }
-        let body = serde_json::to_value(plan).map_err(|e| Error::Unusable(e.to_string()))?;
-        Ok(self.core.store.put_document(Document { key, version: 1, at: self.core.clock.now(), body }).await?)
-    }
-
-    /// A new version for every change; the tools as they were then are kept with it.
-    async fn keep_version(
-        &self,
-        checked: &mut Checked,
-        file: &Path,
-        manifest: &Manifest,
-        simulate: bool,
-    ) -> Result<(), Error> {
-        let plan = &checked.plan;
-        let key = DocumentKey { kind: "workflow".into(), owner: self.user().to_owned(), name: plan.name.clone() };
-        let hash = plan.hash();
-        let latest = self.core.store.get_document(key.clone(), None).await?;
-        if let Some(known) = latest.as_ref().filter(|d| d.body["plan"] == hash.as_str()) {
-            checked.version = known.version;
-            let then = known.body["manifest"]["hash"].as_str().unwrap_or_default();
-            if simulate || then.is_empty() || then == manifest.hash {
-                return Ok(());
-            }
-            let text = format!("the tools of `{}` have changed since version {} was made", plan.name, known.version);
-            if plan.on_tool_drift == OnToolDrift::Fail {
-                return Err(Failure::new(ErrorKind::Config, text).into());
-            }
-            checked.warnings.push(text);
-            return Ok(());
-        }
-        checked.version = latest.map_or(0, |d| d.version) + 1;
-        let debug = std::env::var("DEBUG_WORKFLOWS").is_ok_and(|v| v == "true");
-        let mut tools = json!({ "version": manifest.version, "hash": if simulate { "" } else { &manifest.hash } });
-        if debug {
-            tools["tools"] = json!(manifest.tools);
-        }
-        let body = json!({ "plan": hash, "file": file.display().to_string(), "dialect": checked.format.word(), "manifest": tools });
-        Ok(self
-            .core
-            .store
-            .put_document(Document { key, version: checked.version, at: self.core.clock.now(), body })
-            .await?)
     }
 }

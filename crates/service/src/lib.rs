@@ -5,12 +5,14 @@
 pub mod access;
 mod agents;
 mod artifacts;
+mod checking;
 pub mod config;
 mod decisions;
 mod definitions;
 mod error;
 pub mod feed;
 mod follow;
+mod history;
 mod hooks;
 mod kept;
 mod library;
@@ -18,6 +20,9 @@ pub mod narrate;
 mod notifications;
 pub mod notify;
 mod outputs;
+mod portable;
+mod publishing;
+mod removal;
 mod resting;
 mod runs;
 mod scheduler;
@@ -46,16 +51,19 @@ use relais_runtime::perform::Performer;
 use relais_store::{Options, SqliteStore, Store};
 use tokio::sync::Notify;
 
-pub use agents::Agent;
+pub use agents::{Agent, AgentChange, NewAgent};
+pub use checking::{Outline, Planned, Report, Timed};
 pub use config::Config;
 pub use decisions::Decision;
 pub use definitions::{Checked, Definition, Definitions, Whole, source_of};
 pub use error::{Error, Finding};
 pub use follow::{Following, Place};
+pub use history::Numbered;
 pub use kept::At;
 pub use notifications::Notification;
 pub use notifications::deliveries::Delivery;
 pub use outputs::Output;
+pub use portable::{OnClash, Package};
 pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_engine::Mode;
 pub use relais_runtime::governor::Gauge;
@@ -71,7 +79,9 @@ pub use tokens::{NewToken, Whose};
 pub use trace::Trace;
 pub use triggers::{Origin, Owed, TriggerRecord};
 pub use usage::{Part, Sum, UsageAnswer, UsageBy, UsageQuestion, UsageRow};
-pub use workflows::{NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written};
+pub use workflows::{
+    NewWorkflow, Once, Timing, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written,
+};
 
 /// A handle on everything that one user may do. Another user's things are not there: whatever they are asked for by,
 /// the answer is that nothing was found.

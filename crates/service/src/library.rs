@@ -2,7 +2,7 @@
 //! No file, no variable of the environment.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use relais_dialects::{About, Format, Loader};
 use relais_plan::{Plan, Source};
@@ -10,8 +10,38 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::workflows::Version;
-use crate::{At, Error, Service};
+use crate::workflows::{Version, Workflow};
+use crate::{Agent, At, Error, Service};
+
+/// What is about to be kept in the same change: it stands in front of what is kept.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pending {
+    pub agents: Vec<Agent>,
+    pub workflows: Vec<(Workflow, Version)>,
+}
+
+impl Pending {
+    fn agent(&self, text: &str) -> Option<&Agent> {
+        let id = text.parse::<Uuid>().ok();
+        self.agents.iter().find(|agent| if let Some(id) = id { agent.id == id } else { agent.name == text })
+    }
+
+    fn workflow(&self, text: &str) -> Option<&(Workflow, Version)> {
+        let id = text.parse::<Uuid>().ok();
+        let is_meant = |workflow: &Workflow| match id {
+            Some(id) => workflow.id == id,
+            None => workflow.alias.as_deref() == Some(text) || workflow.name == text,
+        };
+        self.workflows.iter().find(|(workflow, _)| is_meant(workflow))
+    }
+}
+
+/// What a text was found to use, by what it calls each.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Used {
+    pub agents: BTreeMap<String, Uuid>,
+    pub workflows: BTreeMap<String, Uuid>,
+}
 
 /// Reads on a thread of its own, where it may wait for the store.
 pub(crate) struct Library {
@@ -20,8 +50,8 @@ pub(crate) struct Library {
     /// The one that is read: not kept yet, or not as it is kept.
     own: (Source, About),
     seen: RefCell<HashMap<String, About>>,
-    /// The kept agents that were found to be used.
-    agents: RefCell<BTreeSet<Uuid>>,
+    pending: Pending,
+    used: RefCell<Used>,
 }
 
 const NO_FILES: &str = "a definition on the server reads no files; name a workflow that is kept here by its id, alias \
@@ -33,27 +63,48 @@ impl Library {
     /// The source is named by the workflow's id, so that every way to name a workflow finds the same one.
     pub fn new(service: Service, id: Uuid, title: Option<String>, text: String, format: Option<Format>) -> Library {
         let own = (Source { name: id.to_string(), text }, About { title, format });
-        Library { service, runtime: Handle::current(), own, seen: RefCell::default(), agents: RefCell::default() }
+        let (pending, runtime) = (Pending::default(), Handle::current());
+        Library { service, runtime, own, seen: RefCell::default(), pending, used: RefCell::default() }
+    }
+
+    pub fn with(self, pending: Pending) -> Library {
+        Library { pending, ..self }
     }
 
     pub fn source(&self) -> Source {
         self.own.0.clone()
     }
 
-    pub fn used_agents(self) -> Vec<Uuid> {
-        self.agents.into_inner().into_iter().collect()
+    pub fn used(self) -> Used {
+        self.used.into_inner()
     }
 
     async fn source_of(&self, reference: &str) -> Result<Source, Error> {
-        let At { it: workflow, .. } = self.service.find_workflow(reference).await?;
+        let (workflow, version) = match self.pending.workflow(reference) {
+            Some((workflow, version)) => (workflow.clone(), Some(version.clone())),
+            None => (self.service.find_workflow(reference).await?.it, None),
+        };
         if workflow.id.to_string() == self.own.0.name {
             return Ok(self.own.0.clone());
         }
-        let Version { definition, format, .. } = self.service.version_of(&workflow, None).await?;
+        let Version { definition, format, .. } = match version {
+            Some(version) => version,
+            None => self.service.version_of(&workflow, None).await?,
+        };
+        self.used.borrow_mut().workflows.insert(reference.to_owned(), workflow.id);
         let about = About { title: Some(workflow.name), format: Format::named(&format) };
         let name = workflow.id.to_string();
         self.seen.borrow_mut().insert(name.clone(), about);
         Ok(Source { name, text: definition })
+    }
+}
+
+impl Library {
+    /// One that is about to be called something else is no longer there under its old name.
+    fn kept_agent(&self, name: &str) -> Option<Agent> {
+        let At { it: agent, .. } = self.runtime.block_on(self.service.find_agent(name)).ok()?;
+        let is_pending = self.pending.agents.iter().any(|pending| pending.id == agent.id);
+        (!is_pending).then_some(agent)
     }
 }
 
@@ -83,8 +134,11 @@ impl Loader for Library {
     }
 
     fn agent(&self, name: &str) -> Option<Value> {
-        let At { it: agent, .. } = self.runtime.block_on(self.service.find_agent(name)).ok()?;
-        self.agents.borrow_mut().insert(agent.id);
+        let agent = match self.pending.agent(name) {
+            Some(agent) => agent.clone(),
+            None => self.kept_agent(name)?,
+        };
+        self.used.borrow_mut().agents.insert(name.to_owned(), agent.id);
         Some(agent.definition)
     }
 
@@ -97,12 +151,27 @@ impl Loader for Library {
     }
 }
 
+/// What a plan of the network must not reach on this machine.
+pub(crate) fn refused(plan: &Plan, allow_commands: bool) -> Option<String> {
+    let command = if allow_commands { None } else { named_command(plan) };
+    command.or_else(|| named_variable(plan))
+}
+
 /// What a plan would take from the environment of this machine when it runs.
-pub(crate) fn named_variable(plan: &Plan) -> Option<String> {
+fn named_variable(plan: &Plan) -> Option<String> {
     let texts = plan.servers.iter().flat_map(|(name, server)| {
         let texts = server.env.values().chain(server.headers.values()).chain(&server.url);
         texts.map(move |text| (name, text))
     });
     let (server, text) = { texts }.find(|(_, text)| text.contains("${"))?;
     Some(format!("the MCP server `{server}` names a variable, `{text}`: {NO_VARIABLES}"))
+}
+
+const NO_COMMANDS: &str = "a definition that comes over the network starts no program: name the server under `[mcp]` in \
+                           relais.toml, or set `allow_commands = true` under `[server]` there";
+
+/// A program that a plan would start on this machine.
+fn named_command(plan: &Plan) -> Option<String> {
+    let (name, _) = plan.servers.iter().find(|(_, server)| server.command.is_some())?;
+    Some(format!("the MCP server `{name}` has a `command`: {NO_COMMANDS}"))
 }

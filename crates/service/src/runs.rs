@@ -74,12 +74,22 @@ fn children(awaits: &[String]) -> impl Iterator<Item = RunId> + '_ {
 impl Service {
     /// A new run; durable when this returns, going on in the background.
     pub async fn start(&self, checked: &Checked, start: Start) -> Result<RunId, Error> {
+        self.start_unless(checked, start, same_plan).await
+    }
+
+    /// The same; `is_same` says whether a run that was started with this key before is the one that is asked for.
+    pub(crate) async fn start_unless(
+        &self,
+        checked: &Checked,
+        start: Start,
+        is_same: fn(&Opened, &Opened) -> bool,
+    ) -> Result<RunId, Error> {
         if start.key.as_ref().is_some_and(|key| key.starts_with(OWN_KEYS)) {
             return Err(Error::Invalid(format!("keys that begin with `{OWN_KEYS}` are Relais' own; choose another")));
         }
         let (run, asked) = self.start_once(checked, start).await?;
         if run != asked.run {
-            self.must_be_the_same(run, &asked).await?;
+            self.must_be_the_same(run, &asked, is_same).await?;
         }
         Ok(run)
     }
@@ -127,9 +137,14 @@ impl Service {
     }
 
     /// A key names one piece of work; used for another one it is a mistake.
-    async fn must_be_the_same(&self, run: RunId, asked: &Opened) -> Result<(), Error> {
+    async fn must_be_the_same(
+        &self,
+        run: RunId,
+        asked: &Opened,
+        is_same: fn(&Opened, &Opened) -> bool,
+    ) -> Result<(), Error> {
         let (_, _, state) = self.load(run).await?;
-        if (&state.opened.plan, &state.opened.input) == (&asked.plan, &asked.input) {
+        if is_same(&state.opened, asked) {
             return Ok(());
         }
         let text = "this key was used before for another definition or input";
@@ -358,6 +373,7 @@ impl Service {
             entries = rewind::translate(&entries, &program, &other).map_err(Error::Invalid)?;
             opened.plan = other.hash.clone();
             opened.workflow = definition.plan.name.clone();
+            opened.target = Target { trigger: opened.target.trigger, ..definition.target.clone() };
             let moved =
                 Run::fold(&entries).map_err(|e| Error::Invalid(format!("the new definition does not fit: {e}")))?;
             back = rewind::rewind(&other, &moved, &fork.from).map_err(Error::Invalid)?;
@@ -521,6 +537,17 @@ pub fn meant(page: &Page, text: Option<&str>) -> Result<RunId, Error> {
         [one] => Ok(*one),
         several => Err(Error::Invalid(format!("`{prefix}` fits {} runs; give more of the id", several.len()))),
     }
+}
+
+/// The same definition with the same input.
+pub(crate) fn same_plan(one: &Opened, other: &Opened) -> bool {
+    (&one.plan, &one.input) == (&other.plan, &other.input)
+}
+
+/// The same kept workflow with the same input, whatever version it had.
+pub(crate) fn same_workflow(one: &Opened, other: &Opened) -> bool {
+    let (of_one, of_other) = (&one.target, &other.target);
+    (&of_one.workflow, &of_one.branch, &one.input) == (&of_other.workflow, &of_other.branch, &other.input)
 }
 
 /// The same words whether there is none or it is another user's.

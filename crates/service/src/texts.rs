@@ -58,8 +58,9 @@ impl Service {
         let service = self.clone();
         let read = move || {
             let mut found = service.core.definitions.check_text(library.source(), &library, &options);
-            let named = found.plan.as_ref().and_then(library::named_variable);
-            found.problems.extend(named.map(|text| Problem::error(Span::default(), text)));
+            let allow_commands = service.config().settings.server.allow_commands;
+            let refused = found.plan.as_ref().and_then(|plan| library::refused(plan, allow_commands));
+            found.problems.extend(refused.map(|text| Problem::error(Span::default(), text)));
             found.source.name = name;
             found
         };

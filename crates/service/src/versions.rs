@@ -2,12 +2,13 @@
 //!
 //! A version is immutable; what a workflow is now is in `workflows.rs`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use relais_dialects::{Format, Options as ReadOptions};
 use relais_engine::{ErrorKind, Failure, RunId, Target};
-use relais_plan::{OnToolDrift, Plan, Problem, Source, Span, Trigger, problem};
+use relais_plan::{OnToolDrift, Plan, Problem, Source, Span, Trigger, problem, schedule};
 use relais_runtime::prepare::{load_plan, plan_key, tools_of};
 use relais_runtime::tool::ToolSpec;
 use relais_runtime::tools::Manifest;
@@ -17,8 +18,9 @@ use uuid::Uuid;
 
 use crate::definitions::{MAX_FILE_BYTES, MCP_PREFIX};
 use crate::kept::Kept;
-use crate::library::{self, Library};
-use crate::workflows::{Version, Workflow, WorkflowStatus};
+use crate::library::{self, Library, Pending, Used};
+use crate::runs::{same_plan, same_workflow};
+use crate::workflows::{Timing, Version, Workflow, WorkflowStatus};
 use crate::{At, Checked, Error, Finding, Mode, Service, Start, TriggerRecord, Whole};
 
 /// How long the MCP servers of a definition may take to tell their tools while somebody waits for it to be saved.
@@ -27,8 +29,7 @@ const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// A text of the network, read.
 pub(crate) struct Compiled {
     pub whole: Whole,
-    /// The kept agents that it uses.
-    pub agents: Vec<Uuid>,
+    pub used: Used,
 }
 
 impl Compiled {
@@ -54,7 +55,7 @@ impl Compiled {
     }
 }
 
-fn version_key(owner: &str, workflow: Uuid) -> DocumentKey {
+pub(crate) fn version_key(owner: &str, workflow: Uuid) -> DocumentKey {
     DocumentKey { kind: Workflow::KIND.to_owned(), owner: owner.to_owned(), name: workflow.to_string() }
 }
 
@@ -67,19 +68,37 @@ impl Service {
         text: String,
         format: Option<Format>,
     ) -> Result<Compiled, Error> {
+        self.compile_with(id, title, text, format, Pending::default()).await
+    }
+
+    /// The same together with what is about to be kept beside it.
+    pub(crate) async fn compile_with(
+        &self,
+        id: Uuid,
+        title: Option<String>,
+        text: String,
+        format: Option<Format>,
+        pending: Pending,
+    ) -> Result<Compiled, Error> {
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(Error::Invalid(format!("the definition is larger than {MAX_FILE_BYTES} bytes")));
         }
-        let library = Library::new(self.clone(), id, title, text, format);
+        let library = Library::new(self.clone(), id, title, text, format).with(pending);
         let service = self.clone();
         let read = move || {
             let options = ReadOptions { format, branch: None };
             let mut whole = service.core.definitions.check_whole(library.source(), &library, &options);
-            let named = whole.plans().find_map(|(_, plan)| library::named_variable(plan));
-            whole.main.problems.extend(named.map(|text| Problem::error(Span::default(), text)));
-            Compiled { whole, agents: library.used_agents() }
+            let refused = service.refused(&whole);
+            whole.main.problems.extend(refused.map(|text| Problem::error(Span::default(), text)));
+            Compiled { whole, used: library.used() }
         };
         tokio::task::spawn_blocking(read).await.map_err(|error| Error::Unusable(error.to_string()))
+    }
+
+    /// What a text of the network must not reach.
+    fn refused(&self, whole: &Whole) -> Option<String> {
+        let allow_commands = self.config().settings.server.allow_commands;
+        whole.plans().find_map(|(_, plan)| library::refused(plan, allow_commands))
     }
 
     /// What has to be written so that this text is the workflow's newest version: the version, its plans, and its
@@ -104,19 +123,29 @@ impl Service {
         reason: &str,
         lenient: bool,
     ) -> Result<Vec<Edit>, Error> {
-        let runs = !compiled.whole.has_errors();
-        if !runs && !lenient {
-            return Err(compiled.findings());
-        }
-        let manifest = if runs { self.manifest_of(&compiled).await? } else { Value::Null };
-        let version = new_version(&compiled, runs, manifest, reason);
+        let version = self.checked_version(&compiled, reason, lenient).await?;
         if workflow.version > 0 && self.version_of(workflow, None).await?.says_the_same(&version) {
             return Ok(Vec::new());
         }
         self.edits_of(workflow, compiled, version).await
     }
 
-    async fn edits_of(
+    /// What a text is as a version: with its plans if it can run, without if that is allowed.
+    pub(crate) async fn checked_version(
+        &self,
+        compiled: &Compiled,
+        reason: &str,
+        lenient: bool,
+    ) -> Result<Version, Error> {
+        let runs = !compiled.whole.has_errors();
+        if !runs && !lenient {
+            return Err(compiled.findings());
+        }
+        let manifest = if runs { self.manifest_of(compiled).await? } else { Value::Null };
+        Ok(new_version(compiled, runs, manifest, reason))
+    }
+
+    pub(crate) async fn edits_of(
         &self,
         workflow: &mut Workflow,
         compiled: Compiled,
@@ -126,6 +155,9 @@ impl Service {
         workflow.format = Some(version.format.clone());
         workflow.plan = version.plan.clone();
         workflow.manifest = version.manifest.clone();
+        workflow.agents = version.agents.clone();
+        workflow.timing = self.timing_of(&compiled);
+        workflow.definition = executors(&version);
         workflow.updated_at = self.core.clock.now();
         let mut edits = Vec::new();
         if version.can_run() {
@@ -140,7 +172,17 @@ impl Service {
         Ok(edits)
     }
 
-    async fn plan_edit(&self, plan: &Plan) -> Result<Option<Edit>, Error> {
+    /// The first trigger that fires by time says when runs start.
+    fn timing_of(&self, compiled: &Compiled) -> Timing {
+        let now = self.core.clock.now();
+        let timed = |trigger: &Trigger| {
+            let schedule = schedule::parse(trigger, self.timezone(), now).ok()??;
+            Some(Timing::new(Some(&trigger.on), schedule.next(now)))
+        };
+        compiled.triggers().iter().find_map(|(_, trigger)| timed(trigger)).unwrap_or_default()
+    }
+
+    pub(crate) async fn plan_edit(&self, plan: &Plan) -> Result<Option<Edit>, Error> {
         let key = plan_key(&plan.hash());
         if self.core.store.get_document(key.clone(), None).await?.is_some() {
             return Ok(None);
@@ -149,10 +191,14 @@ impl Service {
         Ok(Some(Edit::Document(Document { key, version: 1, at: self.core.clock.now(), body })))
     }
 
-    fn version_edit(&self, workflow: &Workflow, version: &Version) -> Result<Edit, Error> {
+    pub(crate) fn version_edit(&self, workflow: &Workflow, version: &Version) -> Result<Edit, Error> {
+        self.numbered_edit(workflow, workflow.version, version)
+    }
+
+    pub(crate) fn numbered_edit(&self, workflow: &Workflow, number: u64, version: &Version) -> Result<Edit, Error> {
         let body = serde_json::to_value(version).map_err(|e| Error::Unusable(e.to_string()))?;
         let key = version_key(self.user(), workflow.id);
-        Ok(Edit::Document(Document { key, version: workflow.version, at: workflow.updated_at, body }))
+        Ok(Edit::Document(Document { key, version: number, at: workflow.updated_at, body }))
     }
 
     /// The tools as they are now. A server that cannot be asked in time leaves its tools unverified: a run asks again.
@@ -197,16 +243,7 @@ impl Service {
 
     /// One version of a workflow, the newest if none is named.
     pub(crate) async fn version_of(&self, workflow: &Workflow, version: Option<u64>) -> Result<Version, Error> {
-        let number = version.unwrap_or(workflow.version);
-        let key = version_key(self.user(), workflow.id);
-        let document = match number {
-            0 => None,
-            number => self.core.store.get_document(key, Some(number)).await?,
-        };
-        let Some(document) = document else { return Err(no_version(workflow, number)) };
-        let unread =
-            |e| Error::Unusable(format!("version {number} of the workflow {} cannot be read: {e}", workflow.id));
-        serde_json::from_value(document.body).map_err(unread)
+        Ok(self.numbered(workflow, version.unwrap_or(workflow.version)).await?.version)
     }
 
     /// What a run of this workflow is started with, from what is kept: nothing is compiled, no server is asked.
@@ -271,7 +308,8 @@ impl Service {
     ) -> Result<RunId, Error> {
         let At { it: workflow, .. } = self.find_workflow(text).await?;
         let checked = self.ready(&workflow, branch, version, &start.mode).await?;
-        self.start(&checked, start).await
+        let is_same = if version.is_some() { same_plan } else { same_workflow };
+        self.start_unless(&checked, start, is_same).await
     }
 
     /// The same as `startable`, and what it needs of the world is there: keys of models, and tools.
@@ -295,7 +333,8 @@ impl Service {
         let tools = self.select(&checked.plan, &tools_of(&checked.plan)).await?;
         let version = self.version_of(workflow, Some(checked.version)).await?;
         // Only a version with one plan has a manifest of that plan alone, and an unverified one has none to compare with.
-        let is_comparable = version.branches.is_empty() && version.manifest.get("unverified").is_none();
+        let is_known = version.manifest["hash"].as_str().is_some_and(|hash| !hash.is_empty());
+        let is_comparable = is_known && version.branches.is_empty() && version.manifest.get("unverified").is_none();
         let now = self.manifest(tools, &[]);
         if !is_comparable || now["hash"] == version.manifest["hash"] {
             return Ok(());
@@ -319,19 +358,21 @@ fn new_version(compiled: &Compiled, runs: bool, manifest: Value, reason: &str) -
         plan: whole.plan().filter(|_| runs).map(Plan::hash),
         branches,
         manifest,
-        agents: compiled.agents.clone(),
+        agents: BTreeSet::from_iter(compiled.used.agents.values().copied()).into_iter().collect(),
         reason: reason.to_owned(),
     }
+}
+
+/// Those of a chain that is written as JSON.
+fn executors(version: &Version) -> Value {
+    if version.format != Format::Chain.word() {
+        return Value::Null;
+    }
+    let text: Value = serde_json::from_str(&version.definition).unwrap_or_default();
+    text.get("executors").map_or(Value::Null, |executors| json!({ "executors": executors }))
 }
 
 /// A tool or server that nobody knows, as opposed to one that does not answer now.
 fn is_mistake(failure: &Failure) -> bool {
     matches!(failure.kind, ErrorKind::Tool | ErrorKind::Config)
-}
-
-fn no_version(workflow: &Workflow, number: u64) -> Error {
-    match number {
-        0 => Error::Conflict(format!("the workflow `{}` is empty; give it a definition first", workflow.name)),
-        number => Error::NotFound(format!("the workflow `{}` has no version {number}", workflow.name)),
-    }
 }

@@ -3,6 +3,7 @@
 
 use relais_dialects::Format;
 use relais_engine::Millis;
+use relais_plan::TriggerOn;
 use relais_store::{Edit, Expect, Find};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,8 +50,48 @@ pub struct Workflow {
     /// The tools as they were when the newest version was made: version, hash, and all of them where that is asked for.
     #[serde(default)]
     pub manifest: Value,
+    /// The kept agents that the newest version uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<Uuid>,
+    #[serde(flatten)]
+    pub timing: Timing,
+    /// Of a chain its `executors`, for whoever reads the tables.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub definition: Value,
+    /// The file that it was published from, on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     pub created_at: Millis,
     pub updated_at: Millis,
+}
+
+impl Workflow {
+    /// One that is empty.
+    pub(crate) fn new(id: Uuid, name: String, now: Millis) -> Workflow {
+        Workflow {
+            id,
+            name,
+            alias: None,
+            description: String::new(),
+            status: WorkflowStatus::Active,
+            version: 0,
+            format: None,
+            plan: None,
+            published: false,
+            steps: Vec::new(),
+            trigger_uuid: None,
+            template_id: None,
+            template_version: None,
+            thread_id: String::new(),
+            manifest: Value::Null,
+            agents: Vec::new(),
+            file: None,
+            timing: Timing::default(),
+            definition: Value::Null,
+            created_at: now,
+            updated_at: now,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -62,6 +103,47 @@ pub enum WorkflowStatus {
     Paused,
     /// Hidden, not runnable.
     Archived,
+}
+
+/// When runs start by themselves, in the words that chains have for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// `immediate`, `scheduled` or `recurring`.
+    #[serde(default = "immediate")]
+    pub schedule_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_time: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron_expression: Option<String>,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing { schedule_type: immediate(), schedule_time: None, cron_expression: None }
+    }
+}
+
+fn immediate() -> String {
+    "immediate".to_owned()
+}
+
+impl Timing {
+    /// Told from the first trigger that fires by time; `next_at` is when that is.
+    pub(crate) fn new(trigger: Option<&TriggerOn>, next_at: Option<Millis>) -> Timing {
+        let recurring = |cron: Option<&String>| Timing {
+            schedule_type: "recurring".into(),
+            cron_expression: cron.cloned(),
+            schedule_time: None,
+        };
+        match trigger {
+            Some(TriggerOn::At(_)) => {
+                Timing { schedule_type: "scheduled".into(), schedule_time: next_at, cron_expression: None }
+            }
+            Some(TriggerOn::Cron(cron)) => recurring(Some(cron)),
+            Some(TriggerOn::Every { .. } | TriggerOn::Calendar(_) | TriggerOn::Continuous { .. }) => recurring(None),
+            None | Some(TriggerOn::Manual | TriggerOn::Webhook { .. } | TriggerOn::Event(_)) => Timing::default(),
+        }
+    }
 }
 
 /// What one version says; the body of its document, immutable.
@@ -122,8 +204,8 @@ impl Kept for Workflow {
 /// Another name of a workflow; its record's id is the name, so that each is there once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Alias {
-    alias: String,
-    workflow: Uuid,
+    pub alias: String,
+    pub workflow: Uuid,
 }
 
 impl Kept for Alias {
@@ -143,7 +225,7 @@ impl Kept for Alias {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Once {
     /// The id of what it makes: the same for the same user, route and key.
-    id: Uuid,
+    pub(crate) id: Uuid,
     /// What was asked for.
     body: String,
 }
@@ -239,7 +321,8 @@ impl Service {
         }
     }
 
-    async fn made_before(&self, once: &Option<Once>) -> Result<Option<At<Workflow>>, Error> {
+    /// What a request with this key has made.
+    pub(crate) async fn made_before<T: Kept>(&self, once: &Option<Once>) -> Result<Option<At<T>>, Error> {
         let Some(once) = once else { return Ok(None) };
         let Some(known) = self.find_kept::<Once>(&once.id()).await? else { return Ok(None) };
         if known.it != *once {
@@ -251,25 +334,14 @@ impl Service {
 
     async fn first_edits(&self, new: NewWorkflow) -> Result<(Workflow, Vec<Edit>), Error> {
         let id = new.once.as_ref().map_or_else(Uuid::now_v7, |once| once.id);
-        let now = self.core.clock.now();
         let mut workflow = Workflow {
-            id,
-            name: new.name.clone().unwrap_or_default(),
             alias: new.alias,
             description: new.description.unwrap_or_default(),
-            status: WorkflowStatus::Active,
-            version: 0,
-            format: None,
-            plan: None,
             published: new.published,
-            steps: Vec::new(),
-            trigger_uuid: None,
             template_id: new.template_id,
             template_version: new.template_version,
             thread_id: new.thread_id,
-            manifest: Value::Null,
-            created_at: now,
-            updated_at: now,
+            ..Workflow::new(id, new.name.clone().unwrap_or_default(), self.core.clock.now())
         };
         let mut edits = Vec::new();
         if let Some(Written { text, format, lenient }) = new.definition {
@@ -330,7 +402,7 @@ impl Service {
         Ok((page, next))
     }
 
-    async fn newest_kept<T: Kept>(&self, after: Option<String>, limit: usize) -> Result<Vec<At<T>>, Error> {
+    pub(crate) async fn newest_kept<T: Kept>(&self, after: Option<String>, limit: usize) -> Result<Vec<At<T>>, Error> {
         let owner = Some(self.user().to_owned());
         let find = Find { kind: T::KIND.to_owned(), owner, after, limit, newest_first: true, ..Find::default() };
         self.core.store.records(find).await?.into_iter().map(kept::read).collect()
@@ -344,6 +416,17 @@ impl Service {
         change: WorkflowChange,
         revision: Option<u64>,
     ) -> Result<At<Workflow>, Error> {
+        self.save_workflow(text, change, revision, "updated").await
+    }
+
+    /// The same for whatever reason.
+    pub(crate) async fn save_workflow(
+        &self,
+        text: &str,
+        change: WorkflowChange,
+        revision: Option<u64>,
+        reason: &str,
+    ) -> Result<At<Workflow>, Error> {
         let At { it: before, revision: read_at } = self.find_workflow(text).await?;
         must_be_unchanged("workflow", before.id, read_at, revision)?;
         let mut workflow = before.clone();
@@ -354,7 +437,7 @@ impl Service {
             // The text is what counts from here on; step objects are made of it again when somebody wants them.
             edits.extend(self.step_removals(&workflow));
             workflow.steps.clear();
-            edits.extend(self.version_edits(&mut workflow, text, format, "updated", lenient).await?);
+            edits.extend(self.version_edits(&mut workflow, text, format, reason, lenient).await?);
         }
         if workflow == before {
             return Ok(At { it: before, revision: read_at });
@@ -368,7 +451,7 @@ impl Service {
     }
 
     /// The records of a workflow's alias, where it is another than before.
-    async fn alias_edits(&self, workflow: &Workflow, before: Option<&str>) -> Result<Vec<Edit>, Error> {
+    pub(crate) async fn alias_edits(&self, workflow: &Workflow, before: Option<&str>) -> Result<Vec<Edit>, Error> {
         let alias = workflow.alias.as_deref();
         if alias == before {
             return Ok(Vec::new());
@@ -437,19 +520,24 @@ fn apply(workflow: &mut Workflow, change: &WorkflowChange) {
     workflow.published = change.published.unwrap_or(workflow.published);
 }
 
-fn must_be_named(workflow: &Workflow) -> Result<(), Error> {
+pub(crate) fn must_be_named(workflow: &Workflow) -> Result<(), Error> {
     must_be_short("name", &workflow.name)?;
     if workflow.name.trim().is_empty() {
         return Err(Error::Invalid("a workflow needs a name; give it as `name`, or in the definition".into()));
     }
     must_be_short("thread_id", &workflow.thread_id)?;
-    if workflow.description.chars().count() > MAX_DESCRIPTION_CHARS {
-        return Err(Error::Invalid(format!("a description has at most {MAX_DESCRIPTION_CHARS} characters")));
-    }
+    must_be_described(&workflow.description)?;
     let Some(alias) = &workflow.alias else { return Ok(()) };
     must_be_short("alias", alias)?;
     if alias.trim().is_empty() || alias.parse::<Uuid>().is_ok() {
         return Err(Error::Invalid(format!("`{alias}` is no alias: it needs a letter, and is not written as an id")));
+    }
+    Ok(())
+}
+
+pub(crate) fn must_be_described(text: &str) -> Result<(), Error> {
+    if text.chars().count() > MAX_DESCRIPTION_CHARS {
+        return Err(Error::Invalid(format!("a description has at most {MAX_DESCRIPTION_CHARS} characters")));
     }
     Ok(())
 }

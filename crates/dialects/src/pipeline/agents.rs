@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::keys;
 use super::terms::Terms;
-use super::tree::Tree;
+use super::tree::{Tree, What};
 use crate::fields::{Field, Fields};
 use crate::reader::Reader;
 use crate::values::content_span;
@@ -24,6 +24,9 @@ const DATE: &str = "\n\nToday's date: {{ now[:10] }}";
 #[derive(Default)]
 pub(super) struct Staff<'n> {
     members: IndexMap<String, Member<'n>>,
+    /// Agents that are kept elsewhere and that a step names; whether each answers with fields that can be read.
+    kept: HashMap<String, bool>,
+    is_declared: bool,
     pub(super) servers: IndexMap<String, McpServer>,
     /// The name that a server has, by what it was first called and what it is.
     pub(super) declared: HashMap<String, String>,
@@ -50,11 +53,8 @@ impl<'n> Staff<'n> {
     pub(super) fn read(fields: &Fields<'n>, reader: &mut Reader<'_>) -> Staff<'n> {
         let models = fields.get("models").map(|field| reader.pipeline_models(field)).unwrap_or_default();
         let mut staff = Staff::default();
-        let Some(field) = fields.get("agents") else {
-            let problem = Problem::error(Span::default(), "the file has no `agents`");
-            reader.problems.push(problem.help(format!("declare those that its steps name, such as {EXAMPLE}")));
-            return staff;
-        };
+        let Some(field) = fields.get("agents") else { return staff };
+        staff.is_declared = true;
         let Some(agents) = reader.open_map(field.node, "`agents`", EXAMPLE) else { return staff };
         for agent in agents.all() {
             let member = staff.member(agent, &models, reader);
@@ -92,9 +92,26 @@ impl<'n> Staff<'n> {
         self.members.contains_key(name)
     }
 
+    /// Takes note of the agents that steps name and that are kept elsewhere. Without those a file must declare some.
+    pub(super) fn lend(&mut self, tree: &Tree<'_>, reader: &mut Reader<'_>) {
+        for item in &tree.items {
+            if let What::Agent(agent) = &item.what
+                && !self.has(&agent.text)
+                && let Some(definition) = reader.workflows.agent(&agent.text)
+            {
+                self.kept.insert(agent.text.clone(), !definition["output"].is_null());
+            }
+        }
+        if !self.is_declared && self.kept.is_empty() {
+            let problem = Problem::error(Span::default(), "the file has no `agents`");
+            reader.problems.push(problem.help(format!("declare those that its steps name, such as {EXAMPLE}")));
+        }
+    }
+
     /// Does the agent answer with fields that can be read?
     pub(super) fn is_structured(&self, name: &str) -> bool {
-        self.members.get(name).is_some_and(|member| member.agent.output.is_some())
+        let declared = self.members.get(name).map(|member| member.agent.output.is_some());
+        declared.or_else(|| self.kept.get(name).copied()).unwrap_or_default()
     }
 
     /// Reads the instructions, in which steps may be named.

@@ -246,7 +246,7 @@ impl<'n> Reading<'_, '_, 'n> {
             return What::Nothing;
         };
         let Some(text) = self.reader.name(field) else { return What::Nothing };
-        if !self.staff.has(&text) {
+        if !self.staff.has(&text) && self.reader.workflows.agent(&text).is_none() {
             let problem = Problem::error(field.node.span, format!("no agent is called `{text}`"));
             let near = self.reader.near(&text, self.staff.names());
             self.reader.problems.push(match near {

@@ -14,13 +14,13 @@ use super::runs::RunRow;
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Runs, Writes};
-use crate::pages::{Page, Paging, bounded};
+use crate::pages::{DEFAULT_LIMIT, Page, bounded};
 use crate::problem::Problem;
 use crate::revisions::{Created, IdempotencyKey, IfMatch, Tagged};
 use crate::times::instant;
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update)).routes(routes!(run))
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update, delete)).routes(routes!(run))
 }
 
 /// A workflow as it is now.
@@ -190,7 +190,7 @@ struct Listing {
     /// The archived, too.
     #[serde(default)]
     archived: bool,
-    /// Items on the page.
+    /// Workflows on the page.
     #[param(minimum = 1, maximum = 1000)]
     #[serde(default, deserialize_with = "bounded")]
     limit: Option<usize>,
@@ -227,9 +227,8 @@ async fn list(
     Reads(service): Reads,
     Query(Listing { status, archived, limit, cursor }): Query<Listing>,
 ) -> Result<Json<Page<WorkflowView>>, Problem> {
-    let paging = Paging { limit, cursor };
-    let (limit, status) = (paging.limit(), status.map(Into::into));
-    let list = WorkflowList { status, archived_too: archived, after: paging.cursor, limit };
+    let (limit, status) = (limit.unwrap_or(DEFAULT_LIMIT), status.map(Into::into));
+    let list = WorkflowList { status, archived_too: archived, after: cursor, limit };
     let (found, next) = service.workflows(list).await?;
     Ok(Json(Page { items: found.into_iter().map(WorkflowView::new).collect(), next }))
 }
@@ -294,6 +293,29 @@ async fn update(
     whole(&service, changed).await
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Deleting {
+    /// Cancel its runs that are active; without it they are in the way.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Delete a workflow with its triggers and steps; its versions and the runs that have ended stay.
+#[utoipa::path(delete, path = "/workflows/{id}", operation_id = "delete_workflow", tag = "workflows",
+    params(("id" = String, Path, description = "Id, alias or name"), Deleting,
+        ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
+    responses((status = NO_CONTENT), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+async fn delete(
+    Writes(service): Writes,
+    Path(id): Path<String>,
+    IfMatch(revision): IfMatch,
+    Query(Deleting { force }): Query<Deleting>,
+) -> Result<axum::http::StatusCode, Problem> {
+    service.delete_workflow(&id, force, revision).await?;
+    Ok(axum::http::StatusCode::NO_CONTENT)
+}
+
 /// Start a run; it is durable when this answers and goes on in the background.
 #[utoipa::path(post, path = "/workflows/{id}/run", operation_id = "run_workflow", tag = "workflows", request_body = StartRun,
     params(("id" = String, Path, description = "Id, alias or name"),
@@ -314,7 +336,10 @@ async fn run(
 
 type Accepted = (axum::http::StatusCode, [(axum::http::HeaderName, String); 1], Json<RunRow>);
 
-async fn whole(service: &Service, at: relais_service::At<Workflow>) -> Result<Tagged<WorkflowView>, Problem> {
+pub(super) async fn whole(
+    service: &Service,
+    at: relais_service::At<Workflow>,
+) -> Result<Tagged<WorkflowView>, Problem> {
     let definition = service.definition_of(&at.it).await?;
     let revision = at.revision;
     Ok(Tagged(WorkflowView { definition, ..WorkflowView::new(at) }, revision))

@@ -1,6 +1,8 @@
 //! The server as clients meet it: real requests over a real socket.
 #![allow(clippy::unwrap_used)]
 
+mod agents;
+mod definitions;
 mod document;
 mod door;
 mod events;
@@ -12,5 +14,6 @@ mod steps;
 mod telemetry;
 mod tokens;
 mod usage;
+mod versions;
 mod walk;
 mod workflows;

@@ -19,21 +19,29 @@ const PUBLIC: [&str; 0] = [];
 /// Operations on no id of anybody's that change something, and what Bob is told: he makes a thing of his own, or may
 /// not because of a scope, whatever he names, or what his definition names is not there.
 const CHANGES: &[(&str, u16)] = &[
-    ("create_workflow", 201),
+    ("check_definition", 200),
+    ("convert_definition", 200),
+    ("create_agent", 201),
     ("create_step", 201),
     ("create_token", 403),
+    ("create_workflow", 201),
+    ("import_workflows", 201),
     ("read_notifications", 200),
     ("start_run", 422),
 ];
+/// Operations that change nothing although they have a body.
+const READS: [&str; 2] = ["check_definition", "convert_definition"];
 /// What a query may say that names nothing of anybody's, with a value for where one is needed.
 const NEUTRAL: &[(&str, &str)] = &[
     ("all", "false"),
     ("archived", "true"),
     ("by", "day"),
     ("cursor", ""),
+    ("force", "false"),
     ("format", "steps"),
     ("from", "2020-01-01"),
     ("full", "1"),
+    ("history", "true"),
     ("last_event_id", "1.1"),
     ("limit", "10"),
     ("roots_only", "true"),
@@ -69,6 +77,15 @@ fn body(operation: &str) -> Value {
         "answer_run" => json!({ "step": "sure", "value": true }),
         "signal_run" => json!({ "name": "go", "value": 1 }),
         "mark_notification" => json!({ "read": true }),
+        "create_agent" => json!({ "name": uuid::Uuid::now_v7().simple().to_string() + " clerk", "definition": {} }),
+        "update_agent" => json!({ "name": "taken" }),
+        "roll_back_workflow" => json!({ "version": 1 }),
+        "import_workflows" => {
+            let workflow = json!({ "id": uuid::Uuid::now_v7(), "name": "asks", "versions": [] });
+            json!({ "package": { "relais_export": 1, "workflows": [workflow], "agents": [] } })
+        }
+        "start_run" => json!({ "definition": "name: short\nsteps: [{ wait: 1ms }]" }),
+        "check_definition" | "convert_definition" => json!({ "definition": ASKS }),
         "create_token" => json!({ "user": "ada", "name": "stolen", "scopes": ["read"] }),
         other => panic!("give {other} an example of its body in {}", file!()),
     }
@@ -193,6 +210,8 @@ impl World {
         let step = json!({ "type": "custom_llm", "name": "Label", "system_prompt": "Ada's secret" });
         let step = self.made("/api/v1/steps", step, 201).await;
         let trigger = self.trigger_of(id).await;
+        let agent = json!({ "name": "clerk", "definition": { "model": "script/word.json" } });
+        let agent = self.made("/api/v1/agents", agent, 201).await;
         let mut all = Vec::new();
         for (workflow, run) in [(id, &waiting), ("hers", &ended), ("asks", &ended)] {
             let output = self.output_of(run).await;
@@ -208,6 +227,8 @@ impl World {
                 ("tokens/{id}", token.to_owned()),
                 ("notifications/{id}", notification.to_owned()),
                 ("?notification", notification.to_owned()),
+                ("agents/{id}", agent["id"].as_str().unwrap().to_owned()),
+                ("versions/{version}", "1".to_owned()),
                 ("?workflow", workflow.to_owned()),
                 ("?thread", "her thread".to_owned()),
                 ("?parent", run.clone()),
@@ -304,7 +325,10 @@ fn nobodys(thing: &str) -> String {
 }
 
 fn without(body: &Value, things: &Things) -> String {
-    things.values().fold(body.to_string(), |text, thing| text.replace(thing.as_str(), "…"))
+    let mut things: Vec<&String> = things.values().collect();
+    // A short one may stand in a long one.
+    things.sort_by_key(|thing| std::cmp::Reverse(thing.len()));
+    things.into_iter().fold(body.to_string(), |text, thing| text.replace(thing.as_str(), "…"))
 }
 
 /// That a token was used is written down when it is.
@@ -354,7 +378,8 @@ async fn without_a_token_nothing_is_there() {
 async fn a_token_for_reading_changes_nothing() {
     let (world, operations) = (World::new().await, operations());
     let reader = world.setup.token("ada", "read").await;
-    for operation in operations.iter().filter(|operation| operation.method != Method::GET) {
+    let changes = |operation: &&Operation| operation.method != Method::GET && !READS.contains(&operation.id.as_str());
+    for operation in operations.iter().filter(changes) {
         let path = operation.path(&world.hers[0]);
         let (status, body) = world.ask(&reader, operation.method.clone(), &path, operation.body()).await;
         assert_eq!((status.as_u16(), &body["kind"]), (403, &json!("forbidden")), "{}: {body}", operation.id);

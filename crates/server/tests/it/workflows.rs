@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use crate::setup::Setup;
 
-const GREET: &str = "name: greet\ninput: { name?: string }\nsteps:\n  - { id: say, set: { word: \"{{ input.name | default('you') }}\" } }\noutput: \"{{ vars.word }}\"\n";
+pub const GREET: &str = "name: greet\ninput: { name?: string }\nsteps:\n  - { id: say, set: { word: \"{{ input.name | default('you') }}\" } }\noutput: \"{{ vars.word }}\"\n";
 
-async fn create(setup: &Setup, body: Value) -> Value {
+pub async fn create(setup: &Setup, body: Value) -> Value {
     let (status, made) = setup.ask(Method::POST, "/api/v1/workflows", Some(body)).await;
     assert_eq!(status.as_u16(), 201, "{made}");
     made
 }
 
-async fn refused(setup: &Setup, method: Method, path: &str, body: Value, status: u16, part: &str) -> Value {
+pub async fn refused(setup: &Setup, method: Method, path: &str, body: Value, status: u16, part: &str) -> Value {
     let (found, problem) = setup.ask(method, path, Some(body)).await;
     let detail = problem["detail"].as_str().unwrap_or_default();
     assert!(found.as_u16() == status && detail.contains(part), "{path}: {found} {problem}");
@@ -148,4 +148,22 @@ async fn lists_are_paged() {
         path = format!("/api/v1/workflows?limit=2&cursor={}", page["next"].as_str().unwrap_or("none"));
     }
     assert_eq!((names.join(""), path.ends_with("none")), ("cba".to_owned(), true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_names_one_run_whatever_the_version() {
+    let setup = Setup::new().await;
+    create(&setup, json!({ "definition": GREET })).await;
+    let ask = async |body: Value| {
+        let request = setup.request(Method::POST, "/api/v1/workflows/greet/run").header("Idempotency-Key", "k");
+        let answer = request.json(&body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (_, first) = ask(json!({ "input": { "name": "Ada" } })).await;
+    let change = json!({ "definition": GREET.replace("you", "thou") });
+    setup.ask(Method::PATCH, "/api/v1/workflows/greet", Some(change)).await;
+    let (status, again) = ask(json!({ "input": { "name": "Ada" } })).await;
+    assert_eq!((status, &again["id"], &again["version"]), (202, &first["id"], &json!(1)), "{again}");
+    assert_eq!(ask(json!({ "input": { "name": "Bob" } })).await.0, 409);
+    assert_eq!(ask(json!({ "input": { "name": "Ada" }, "version": 2 })).await.0, 409);
 }

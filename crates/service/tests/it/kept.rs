@@ -73,3 +73,27 @@ async fn branches_are_started_by_name() {
     assert_eq!((target.workflow, target.version, target.branch.as_deref()), (id.clone(), 1, Some("left")));
     assert!(start(None).await.unwrap_err().to_string().contains("say which: left"));
 }
+
+#[tokio::test]
+async fn a_file_that_is_run_is_a_workflow_with_versions() {
+    let setup = Setup::with(&[("flow.yaml", CHILD)]);
+    let service = &setup.service;
+    let target = async |version: u32| {
+        let (run, _) = setup.run("flow.yaml").await;
+        let target = service.row(run).await.unwrap().summary.target;
+        assert_eq!(target.version, version);
+        target.workflow
+    };
+    let id = target(1).await;
+    assert_eq!(target(1).await, id, "the same file is the same version");
+    std::fs::write(setup.path().join("flow.yaml"), CHILD.replace("first", "second")).unwrap();
+    assert_eq!(target(2).await, id);
+    let found = service.find_workflow("inner").await.unwrap().it;
+    assert_eq!((found.id.to_string(), found.version, found.file.is_some()), (id.clone(), 2, true));
+    assert!(service.version(&id, "1").await.unwrap().version.definition.contains("first"));
+    let again = service.start_workflow(&id, None, Some(1), Start::default()).await.unwrap();
+    setup.end_of(again).await;
+    assert_eq!(service.output(again).await.unwrap(), "first");
+    service.delete_workflow(&id, false, None).await.unwrap();
+    assert_eq!(target(3).await, id, "the versions before stay");
+}

@@ -339,7 +339,8 @@ fn an_executor_is_what_its_spec_says() {
 /// The manifest kept with the newest version of a workflow.
 fn manifest(home: &Home, name: &str) -> Value {
     let db = rusqlite::Connection::open(home.database()).unwrap();
-    let query = "SELECT body FROM documents WHERE kind = 'workflow' AND name = ?1 ORDER BY version DESC LIMIT 1";
+    let query = "SELECT d.body FROM documents d JOIN records w ON w.kind = 'workflow' AND w.id = d.name \
+                 WHERE d.kind = 'workflow' AND w.label = ?1 ORDER BY d.version DESC LIMIT 1";
     let body: String = db.query_row(query, [name], |row| row.get(0)).unwrap();
     serde_json::from_str::<Value>(&body).unwrap()["manifest"].clone()
 }

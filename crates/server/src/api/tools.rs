@@ -1,0 +1,109 @@
+//! What definitions can name: tools and models.
+
+use relais_plan::Effect;
+use relais_runtime::model::ModelFacts;
+use relais_runtime::models::Listed;
+use relais_runtime::tool::ToolSpec;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::App;
+use crate::body::Json;
+use crate::caller::Reads;
+use crate::problem::Problem;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list_tools)).routes(routes!(list_models))
+}
+
+/// The tools that agents and steps can call.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ToolList {
+    pub tools: Vec<ToolView>,
+    /// MCP servers that could not be asked, and why.
+    pub failed: Vec<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ToolView {
+    /// `mcp:SERVER/TOOL` for a tool of an MCP server.
+    pub name: String,
+    /// Null: built in.
+    pub server: Option<String>,
+    pub description: String,
+    /// What a second call does: `read` (nothing), `idempotent` (the same again), `once` (harm).
+    pub effect: &'static str,
+    /// The JSON Schema of its arguments.
+    #[schema(value_type = Object)]
+    pub parameters: Value,
+}
+
+impl From<ToolSpec> for ToolView {
+    fn from(ToolSpec { name, description, parameters, effect }: ToolSpec) -> ToolView {
+        let effect = match effect {
+            Effect::Read => "read",
+            Effect::Idempotent => "idempotent",
+            Effect::Once => "once",
+        };
+        let server = name.strip_prefix("mcp:").and_then(|rest| rest.split_once('/')).map(|(server, _)| server.into());
+        ToolView { name, server, description, effect, parameters }
+    }
+}
+
+/// A provider of models.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ProviderView {
+    pub provider: String,
+    /// A key is there, or none is needed.
+    pub usable: bool,
+    /// The models whose prices are known; others work as well.
+    pub models: Vec<ModelView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ModelView {
+    /// As an agent names it: `provider/model`.
+    pub model: String,
+    pub context_tokens: Option<u64>,
+    /// Billionths of a dollar per token.
+    pub prompt_nanos: Option<u64>,
+    pub cached_nanos: Option<u64>,
+    pub completion_nanos: Option<u64>,
+}
+
+impl From<Listed> for ProviderView {
+    fn from(listed: Listed) -> ProviderView {
+        let Listed { provider, usable, models, .. } = listed;
+        let view = |(name, facts): (String, ModelFacts)| {
+            let model = name.strip_prefix(&format!("{provider}/")).unwrap_or(&name);
+            ModelView {
+                model: format!("{provider}/{model}"),
+                context_tokens: facts.context_tokens,
+                prompt_nanos: facts.prompt_nanos,
+                cached_nanos: facts.cached_nanos,
+                completion_nanos: facts.completion_nanos,
+            }
+        };
+        let models = models.into_iter().map(view).collect();
+        ProviderView { provider, usable, models }
+    }
+}
+
+/// List the tools: built in, and of all MCP servers of the configuration.
+#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools",
+    responses((status = OK, body = ToolList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+async fn list_tools(Reads(service): Reads) -> Result<Json<ToolList>, Problem> {
+    let listed = service.tools().await?;
+    let failed = listed.failed.into_iter().map(|failure| failure.message).collect();
+    Ok(Json(ToolList { tools: listed.tools.into_iter().map(Into::into).collect(), failed }))
+}
+
+/// List the providers of models, and the models whose prices are known.
+#[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "tools",
+    responses((status = OK, body = Vec<ProviderView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+async fn list_models(Reads(service): Reads) -> Json<Vec<ProviderView>> {
+    Json(service.models().into_iter().map(Into::into).collect())
+}

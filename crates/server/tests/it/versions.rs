@@ -1,0 +1,145 @@
+//! What a workflow was, how it ends, and how it is carried elsewhere.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::setup::Setup;
+use crate::workflows::{GREET, create, refused};
+
+async fn change(setup: &Setup, name: &str, text: &str) -> Value {
+    let (status, changed) =
+        setup.ask(Method::PATCH, &format!("/api/v1/workflows/{name}"), Some(json!({ "definition": text }))).await;
+    assert_eq!(status, 200, "{changed}");
+    changed
+}
+
+// keeps A-22 (over the network)
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_stay_and_can_be_gone_back_to() {
+    let setup = Setup::new().await;
+    create(&setup, json!({ "definition": GREET })).await;
+    change(&setup, "greet", &GREET.replace("you", "thou")).await;
+    let (_, page) = setup.get("/api/v1/workflows/greet/versions?limit=1").await;
+    let newest = &page["items"][0];
+    assert_eq!((&newest["version"], &newest["reason"], &page["next"]), (&json!(2), &json!("updated"), &json!("2")));
+    assert!(newest["manifest"]["hash"].as_str().unwrap().starts_with("sha256:"), "{newest}");
+    assert!(newest["manifest"].get("tools").is_none() && newest["definition"].is_null(), "{newest}");
+    let (_, page) = setup.get("/api/v1/workflows/greet/versions?cursor=2").await;
+    assert_eq!((&page["items"][0]["reason"], &page["next"]), (&json!("created"), &Value::Null), "{page}");
+    let path = "/api/v1/workflows/greet/rollback";
+    let (status, back) = setup.post(path, json!({ "version": 1 })).await;
+    assert_eq!((status, &back["version"], &back["definition"]), (200, &json!(3), &json!(GREET)), "{back}");
+    let (_, third) = setup.get("/api/v1/workflows/greet/versions/3").await;
+    assert_eq!((&third["reason"], &third["definition"]), (&json!("rolled back to 1"), &json!(GREET)));
+    let (_, same) = setup.post(path, json!({ "version": 1 })).await;
+    assert_eq!(same["version"], 3, "it says that already");
+    refused(&setup, Method::POST, path, json!({ "version": 9 }), 404, "no version 9").await;
+    for number in ["0", "9", "x"] {
+        assert_eq!(setup.get(&format!("/api/v1/workflows/greet/versions/{number}")).await.0, 404);
+    }
+}
+
+// keeps B-20
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_goes_with_all_that_belongs_to_it() {
+    let setup = Setup::new().await;
+    let text = "triggers: [{ webhook: { id: door } }]\nsteps: [{ id: wait, wait: 1h }]";
+    let made = create(&setup, json!({ "name": "waits", "alias": "w", "definition": text })).await;
+    let (_, run) = setup.post("/api/v1/workflows/waits/run", json!({})).await;
+    refused(&setup, Method::DELETE, "/api/v1/workflows/waits", json!({}), 409, "are active").await;
+    assert_eq!(setup.ask(Method::DELETE, "/api/v1/workflows/waits?force=true", None).await.0, 204);
+    let ended = setup.rested(run["id"].as_str().unwrap().parse().unwrap()).await;
+    assert_eq!((&ended["status"], &ended["workflow_id"]), (&json!("cancelled"), &made["id"]), "{ended}");
+    for name in ["waits", "w", made["id"].as_str().unwrap()] {
+        assert_eq!(setup.get(&format!("/api/v1/workflows/{name}")).await.0, 404);
+    }
+    // The alias and the hook are free again.
+    create(&setup, json!({ "name": "next", "alias": "w", "definition": text })).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_is_carried_to_another_server_with_what_it_uses() {
+    let (here, there) = (Setup::new().await, Setup::new().await);
+    let agent = json!({ "name": "writer", "definition": { "model": "sim/1", "instructions": "Write." } });
+    let agent = here.post("/api/v1/agents", agent).await.1["id"].as_str().unwrap().to_owned();
+    let graph = json!({ "nodes": [{ "id": "a", "config": { "agentId": agent } }], "edges": [] });
+    let child = create(&here, json!({ "name": "child", "definition": graph })).await["id"].clone();
+    let text = format!("steps: [{{ id: call, workflow: {} }}]", child.as_str().unwrap());
+    create(&here, json!({ "name": "parent", "alias": "p", "definition": "steps: [{ wait: 1s }]" })).await;
+    change(&here, "parent", &text).await;
+    let (status, package) = here.get("/api/v1/workflows/p/export?history=true").await;
+    assert_eq!(status, 200, "{package}");
+    let body = json!({ "package": package });
+    let (status, made) = there.post("/api/v1/workflows/import", body.clone()).await;
+    assert_eq!(
+        (status, &made["name"], &made["alias"], &made["version"]),
+        (201, &json!("parent"), &json!("p"), &json!(2))
+    );
+    assert!(made["runnable"] == true && !made["definition"].as_str().unwrap().contains(child.as_str().unwrap()));
+    assert_eq!(there.get("/api/v1/workflows/p/versions/1").await.1["definition"], "steps: [{ wait: 1s }]");
+    let (_, writer) = there.get("/api/v1/agents/writer").await;
+    let (_, copied) = there.get("/api/v1/workflows/child").await;
+    assert!(copied["id"] != child && writer["id"] != agent.as_str());
+    assert!(copied["definition"].as_str().unwrap().contains(writer["id"].as_str().unwrap()), "{copied}");
+    let (_, run) = there.post("/api/v1/workflows/p/run", json!({})).await;
+    assert_eq!(there.rested(run["id"].as_str().unwrap().parse().unwrap()).await["status"], "completed");
+    // Once more: other names, the same agent.
+    let (_, second) = there.post("/api/v1/workflows/import", body.clone()).await;
+    assert_eq!((&second["name"], &second["alias"]), (&json!("parent (2)"), &Value::Null), "{second}");
+    assert_eq!(there.get("/api/v1/agents").await.1["items"].as_array().unwrap().len(), 1);
+    let refusing = json!({ "package": package, "on_clash": "refuse" });
+    refused(&there, Method::POST, "/api/v1/workflows/import", refusing, 409, "`parent`").await;
+    let other = json!({ "package": { "relais_export": 2, "workflows": [], "agents": [] } });
+    refused(&there, Method::POST, "/api/v1/workflows/import", other, 422, "takes the form 1").await;
+    refused(&there, Method::POST, "/api/v1/workflows/import", json!({ "package": 1 }), 422, "no export").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_goes_by_a_name_that_is_taken_is_refused() {
+    let setup = Setup::new().await;
+    let agent = |model: &str| json!({ "name": "writer", "definition": { "model": model } });
+    setup.post("/api/v1/agents", agent("sim/1")).await;
+    create(&setup, json!({ "name": "one", "definition": "steps: [{ id: a, agent: writer }]" })).await;
+    let (_, package) = setup.get("/api/v1/workflows/one/export").await;
+    let change = json!({ "definition": { "model": "sim/2" } });
+    setup.ask(Method::PATCH, "/api/v1/agents/writer", Some(change)).await;
+    let body = json!({ "package": package });
+    refused(&setup, Method::POST, "/api/v1/workflows/import", body, 409, "the agent `writer`").await;
+    assert_eq!(setup.get("/api/v1/workflows").await.1["items"].as_array().unwrap().len(), 1, "nothing came in");
+}
+
+// keeps A-26
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_is_a_row_of_the_table_of_workflows() {
+    let setup = Setup::new().await;
+    let executor = json!({ "executor_id": "a", "model": "sim/1", "tools": ["read_file"], "system_prompt": "A",
+        "output_schema": { "x": "int" } });
+    let chain = json!({ "name": "Prices", "description": "Daily", "executors": [executor],
+        "schedule_type": "recurring", "cron_expression": "0 9 * * *" });
+    let made = create(&setup, json!({ "definition": chain, "thread_id": "t" })).await;
+    let columns = "workflow_id, user_id, thread_id, name, description, status, schedule_type, cron_expression, \
+                   json_extract(executors, '$[0].executor_id'), tool_manifest_hash, tool_manifest_version, \
+                   total_runs, next_run_time";
+    let db = rusqlite::Connection::open(setup.service.config().database()).unwrap();
+    let row: Vec<Option<String>> = db
+        .query_row(&format!("SELECT {columns} FROM workflows"), [], |row| {
+            (0..13).map(|at| row.get::<_, rusqlite::types::Value>(at).map(text)).collect()
+        })
+        .unwrap();
+    let expected = ["somebody", "t", "Prices", "Daily", "active", "recurring", "0 9 * * *", "a"];
+    let found: Vec<&str> = row[1..9].iter().map(|cell| cell.as_deref().unwrap_or_default()).collect();
+    assert_eq!((row[0].as_deref(), found.as_slice()), (made["id"].as_str(), expected.as_slice()));
+    assert_eq!(row[9].as_deref(), made["manifest"]["hash"].as_str());
+    assert_eq!((row[10].as_deref().map(str::len), row[11].as_deref()), (Some(10), Some("0")));
+    assert!(row[12].as_deref().is_some_and(|time| time.contains("T09:00:00")), "{row:?}");
+}
+
+fn text(value: rusqlite::types::Value) -> Option<String> {
+    match value {
+        rusqlite::types::Value::Null => None,
+        rusqlite::types::Value::Integer(number) => Some(number.to_string()),
+        rusqlite::types::Value::Real(number) => Some(number.to_string()),
+        rusqlite::types::Value::Text(text) => Some(text),
+        rusqlite::types::Value::Blob(bytes) => Some(format!("{bytes:?}")),
+    }
+}

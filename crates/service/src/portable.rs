@@ -1,0 +1,425 @@
+//! Workflows as a document that another server takes: with the workflows and agents that they use, under new ids there.
+//!
+//! The document holds definitions, no plans: what comes in is compiled and checked like any text of the network.
+
+use std::collections::{BTreeMap, HashMap};
+
+use relais_plan::Trigger;
+use relais_store::{Edit, Expect, RecordKey};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::agents::must_be_an_agent;
+use crate::kept::{self, At, Kept};
+use crate::library::{Pending, Used};
+use crate::workflows::{Alias, Version, Workflow, must_be_named};
+use crate::{Agent, Error, Format, Origin, Service, TriggerRecord};
+
+/// An exported workflow with all that it needs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Package {
+    /// The form of this document.
+    relais_export: u32,
+    /// The one that was asked for, then those that it calls.
+    workflows: Vec<Packed>,
+    agents: Vec<PackedAgent>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Packed {
+    id: Uuid,
+    name: String,
+    #[serde(default)]
+    alias: Option<String>,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    published: bool,
+    /// Oldest first; the last is the newest. None while the workflow is empty.
+    versions: Vec<PackedVersion>,
+    /// What its newest version calls other workflows and agents, and which it means by that.
+    #[serde(default)]
+    calls: BTreeMap<String, Uuid>,
+    #[serde(default)]
+    employs: BTreeMap<String, Uuid>,
+    /// Step objects, in order.
+    #[serde(default)]
+    steps: Vec<Value>,
+    /// Triggers that were set by a call; those of the definition stand in the definition.
+    #[serde(default)]
+    triggers: Vec<PackedTrigger>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackedVersion {
+    definition: String,
+    format: String,
+    #[serde(default)]
+    reason: String,
+    /// It could run where it was.
+    runs: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackedTrigger {
+    id: Uuid,
+    #[serde(default)]
+    branch: Option<String>,
+    #[serde(rename = "type")]
+    kind: String,
+    on: Trigger,
+    #[serde(default)]
+    initial_data_description: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackedAgent {
+    id: Uuid,
+    name: String,
+    #[serde(default)]
+    description: String,
+    definition: Value,
+}
+
+/// What is done about a name that is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnClash {
+    /// `name (2)`.
+    #[default]
+    Rename,
+    Refuse,
+}
+
+const FORM: u32 = 1;
+/// Each is compiled while the caller waits; a workflow calls at most some dozens.
+const MAX_WORKFLOWS: usize = 100;
+/// Versions that one export holds, the newest of each.
+const MAX_VERSIONS: u64 = 100;
+/// Names that are tried for one that is taken.
+const MAX_RENAMES: usize = 1_000;
+
+impl Service {
+    /// A workflow, the workflows and agents that it uses, and its older versions if they are asked for.
+    pub async fn export_workflow(&self, text: &str, history: bool) -> Result<Package, Error> {
+        let At { it: first, .. } = self.find_workflow(text).await?;
+        let (mut workflows, mut agents) = (Vec::new(), BTreeMap::new());
+        let (mut waiting, mut seen) = (vec![first.id], vec![first.id]);
+        while let Some(id) = waiting.pop() {
+            let At { it: workflow, .. } = self.kept(&id.to_string()).await?;
+            let packed = self.packed(&workflow, history).await?;
+            for other in packed.calls.values().filter(|other| !seen.contains(other)).copied().collect::<Vec<_>>() {
+                seen.push(other);
+                waiting.push(other);
+            }
+            for agent in packed.employs.values() {
+                let At { it, .. } = self.kept::<Agent>(&agent.to_string()).await?;
+                let Agent { id, name, description, definition, .. } = it;
+                agents.insert(id, PackedAgent { id, name, description, definition });
+            }
+            workflows.push(packed);
+        }
+        Ok(Package { relais_export: FORM, workflows, agents: agents.into_values().collect() })
+    }
+
+    async fn packed(&self, workflow: &Workflow, history: bool) -> Result<Packed, Error> {
+        let oldest = if history { workflow.version.saturating_sub(MAX_VERSIONS - 1).max(1) } else { workflow.version };
+        let mut versions = Vec::new();
+        for number in oldest.max(1)..=workflow.version {
+            let version = self.version_of(workflow, Some(number)).await?;
+            let runs = version.can_run();
+            let Version { definition, format, reason, .. } = version;
+            versions.push(PackedVersion { definition, format, reason, runs });
+        }
+        let Used { agents, workflows } = self.used_by(workflow, versions.last()).await?;
+        let triggers: Vec<At<TriggerRecord>> = self.list_kept(Some(&workflow.id.to_string())).await?;
+        let set = triggers.into_iter().filter(|at| at.it.origin == Origin::Call);
+        Ok(Packed {
+            id: workflow.id,
+            name: workflow.name.clone(),
+            alias: workflow.alias.clone(),
+            description: workflow.description.clone(),
+            published: workflow.published,
+            versions,
+            calls: workflows,
+            employs: agents,
+            steps: self.step_bodies(workflow).await?,
+            triggers: set.map(|at| PackedTrigger::new(at.it)).collect(),
+        })
+    }
+
+    /// What the newest version names, found by reading it once more.
+    async fn used_by(&self, workflow: &Workflow, newest: Option<&PackedVersion>) -> Result<Used, Error> {
+        let Some(PackedVersion { definition, format, .. }) = newest else { return Ok(Used::default()) };
+        let (title, format) = (Some(workflow.name.clone()), Format::named(format));
+        Ok(self.compile(workflow.id, title, definition.clone(), format).await?.used)
+    }
+
+    async fn step_bodies(&self, workflow: &Workflow) -> Result<Vec<Value>, Error> {
+        let mut bodies = Vec::new();
+        for step in &workflow.steps {
+            bodies.extend(self.core.store.get_record(self.step_key(*step)).await?.map(|record| record.body));
+        }
+        Ok(bodies)
+    }
+
+    fn step_key(&self, step: Uuid) -> RecordKey {
+        RecordKey { kind: "step".into(), owner: self.user().to_owned(), id: step.to_string() }
+    }
+
+    /// Takes a package in, all of it or nothing; answers its first workflow.
+    pub async fn import_workflows(&self, package: Value, on_clash: OnClash) -> Result<At<Workflow>, Error> {
+        let package: Package =
+            serde_json::from_value(package).map_err(|e| Error::Invalid(format!("this is no export of Relais: {e}")))?;
+        must_be_taken(&package)?;
+        let mut arriving = Arriving::default();
+        for agent in &package.agents {
+            self.arriving_agent(agent, &package, on_clash, &mut arriving).await?;
+        }
+        arriving.new_ids(&package);
+        for packed in &package.workflows {
+            let workflow = self.arriving_workflow(packed, &package, on_clash, &arriving).await?;
+            arriving.workflows.push((workflow, packed));
+        }
+        let edits = self.arrival_edits(&arriving).await?;
+        self.change(edits).await?;
+        let first = arriving.workflows.first().map(|(workflow, _)| workflow.id.to_string()).unwrap_or_default();
+        self.kept(&first).await
+    }
+
+    /// An agent that is here in just the same form is used as it is.
+    async fn arriving_agent<'p>(
+        &self,
+        packed: &PackedAgent,
+        package: &Package,
+        on_clash: OnClash,
+        arriving: &mut Arriving<'p>,
+    ) -> Result<(), Error> {
+        let present = self.page_kept::<Agent>(Some(&packed.name), None, 1).await?.pop();
+        if let Some(At { it, .. }) = present.as_ref().filter(|at| at.it.definition == packed.definition) {
+            arriving.ids.insert(packed.id, it.id);
+            return Ok(());
+        }
+        let by_name = || package.workflows.iter().any(|workflow| workflow.employs.contains_key(&packed.name));
+        let name = match present {
+            None => packed.name.clone(),
+            Some(_) if on_clash == OnClash::Refuse || by_name() => return Err(clash("agent", &packed.name)),
+            Some(_) => self.free_name::<Agent>(&packed.name).await?,
+        };
+        let (id, now) = (Uuid::now_v7(), self.core.clock.now());
+        let (description, definition) = (packed.description.clone(), packed.definition.clone());
+        let agent = Agent { id, name, description, definition, created_at: now, updated_at: now };
+        must_be_an_agent(&agent)?;
+        arriving.ids.insert(packed.id, id);
+        arriving.agents.push(agent);
+        Ok(())
+    }
+
+    async fn arriving_workflow(
+        &self,
+        packed: &Packed,
+        package: &Package,
+        on_clash: OnClash,
+        arriving: &Arriving<'_>,
+    ) -> Result<Workflow, Error> {
+        let by_name = |name: &str| package.workflows.iter().any(|workflow| workflow.calls.contains_key(name));
+        let is_taken = !self.page_kept::<Workflow>(Some(&packed.name), None, 1).await?.is_empty();
+        let name = match is_taken {
+            false => packed.name.clone(),
+            true if on_clash == OnClash::Refuse || by_name(&packed.name) => {
+                return Err(clash("workflow", &packed.name));
+            }
+            true => self.free_name::<Workflow>(&packed.name).await?,
+        };
+        let mut alias = packed.alias.clone();
+        if let Some(taken) = &packed.alias
+            && self.find_kept::<Alias>(taken).await?.is_some()
+        {
+            if on_clash == OnClash::Refuse || by_name(taken) {
+                return Err(clash("alias", taken));
+            }
+            alias = None;
+        }
+        let mut workflow = Workflow::new(arriving.id(packed.id), name, self.core.clock.now());
+        (workflow.alias, workflow.description) = (alias, packed.description.clone());
+        workflow.published = packed.published;
+        workflow.steps = packed.steps.iter().filter_map(step_id).map(|id| arriving.id(id)).collect();
+        workflow.trigger_uuid = packed.triggers.first().map(|trigger| arriving.id(trigger.id));
+        must_be_named(&workflow)?;
+        Ok(workflow)
+    }
+
+    /// `name (2)`, or the first number that is free.
+    async fn free_name<T: Kept>(&self, name: &str) -> Result<String, Error> {
+        for number in 2..MAX_RENAMES {
+            let other = format!("{name} ({number})");
+            if self.page_kept::<T>(Some(&other), None, 1).await?.is_empty() {
+                return Ok(other);
+            }
+        }
+        Err(clash(T::WORD, name))
+    }
+
+    async fn arrival_edits(&self, arriving: &Arriving<'_>) -> Result<Vec<Edit>, Error> {
+        let pending = arriving.pending();
+        let mut edits = Vec::new();
+        for agent in &arriving.agents {
+            edits.extend(self.name_edits(agent, None).await?);
+            edits.push(kept::put(self.user(), agent, Expect::Absent)?);
+        }
+        for (workflow, packed) in &arriving.workflows {
+            edits.extend(self.packed_edits(workflow.clone(), packed, arriving, &pending).await?);
+        }
+        Ok(edits)
+    }
+
+    async fn packed_edits(
+        &self,
+        mut workflow: Workflow,
+        packed: &Packed,
+        arriving: &Arriving<'_>,
+        pending: &Pending,
+    ) -> Result<Vec<Edit>, Error> {
+        let mut edits = self.alias_edits(&workflow, None).await?;
+        for (number, old) in (1..).zip(&packed.versions).take(packed.versions.len().saturating_sub(1)) {
+            edits.push(self.numbered_edit(&workflow, number, &arriving.version(old))?);
+            workflow.version = number;
+        }
+        if let Some(newest) = packed.versions.last() {
+            let Version { definition, format, .. } = arriving.version(newest);
+            let (title, format) = (Some(workflow.name.clone()), Format::named(&format));
+            let compiled = self.compile_with(workflow.id, title, definition, format, pending.clone()).await?;
+            let version = self.checked_version(&compiled, "imported", !newest.runs).await?;
+            edits.extend(self.edits_of(&mut workflow, compiled, version).await?);
+        }
+        edits.extend(self.step_edits(&workflow, packed, arriving)?);
+        for trigger in &packed.triggers {
+            edits.extend(self.new_trigger_edits(&self.arriving_trigger(&workflow, trigger, arriving)?)?);
+        }
+        edits.push(kept::put(self.user(), &workflow, Expect::Absent)?);
+        Ok(edits)
+    }
+
+    fn step_edits(&self, workflow: &Workflow, packed: &Packed, arriving: &Arriving<'_>) -> Result<Vec<Edit>, Error> {
+        let put = |step: &Value| {
+            let id = step_id(step).ok_or_else(|| Error::Invalid("a step of the export has no `uuid`".into()))?;
+            let text = arriving.remapped(&step.to_string());
+            let body = serde_json::from_str(&text).map_err(|e| Error::Unusable(e.to_string()))?;
+            let (key, label) = (self.step_key(arriving.id(id)), workflow.id.to_string());
+            Ok(Edit::Put { key, label, due_at: None, body, expect: Expect::Absent })
+        };
+        packed.steps.iter().map(put).collect()
+    }
+
+    fn arriving_trigger(
+        &self,
+        workflow: &Workflow,
+        packed: &PackedTrigger,
+        arriving: &Arriving<'_>,
+    ) -> Result<TriggerRecord, Error> {
+        let now = (self.core.clock.now(), self.timezone());
+        let (branch, on) = (packed.branch.clone(), packed.on.clone());
+        let set = TriggerRecord::set(workflow.id, branch, on, Origin::Call, now)?;
+        let (kind, initial_data_description) = (packed.kind.clone(), packed.initial_data_description.clone());
+        Ok(TriggerRecord { uuid: arriving.id(packed.id), kind, initial_data_description, ..set })
+    }
+}
+
+impl PackedTrigger {
+    fn new(trigger: TriggerRecord) -> PackedTrigger {
+        let TriggerRecord { uuid, branch, kind, on, initial_data_description, .. } = trigger;
+        PackedTrigger { id: uuid, branch, kind, on, initial_data_description }
+    }
+}
+
+/// What a package becomes here.
+#[derive(Default)]
+struct Arriving<'p> {
+    /// The new id of each thing, by its old one.
+    ids: HashMap<Uuid, Uuid>,
+    agents: Vec<Agent>,
+    workflows: Vec<(Workflow, &'p Packed)>,
+}
+
+impl Arriving<'_> {
+    fn new_ids(&mut self, package: &Package) {
+        for packed in &package.workflows {
+            let parts = packed.steps.iter().filter_map(step_id).chain(packed.triggers.iter().map(|t| t.id));
+            for old in parts.chain([packed.id]) {
+                self.ids.entry(old).or_insert_with(Uuid::now_v7);
+            }
+        }
+    }
+
+    fn id(&self, old: Uuid) -> Uuid {
+        self.ids.get(&old).copied().unwrap_or(old)
+    }
+
+    /// The same text with the new ids in it, wherever they stand.
+    fn remapped(&self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let part = rest.get(..UUID_CHARS).filter(|part| part.as_bytes()[8] == b'-');
+            let taken = match part.and_then(|part| self.ids.get(&part.parse().ok()?)) {
+                Some(new) => {
+                    out.push_str(&new.to_string());
+                    UUID_CHARS
+                }
+                None => {
+                    out.push(first);
+                    first.len_utf8()
+                }
+            };
+            rest = &rest[taken..];
+        }
+        out
+    }
+
+    fn version(&self, packed: &PackedVersion) -> Version {
+        Version {
+            definition: self.remapped(&packed.definition),
+            format: packed.format.clone(),
+            plan: None,
+            branches: Default::default(),
+            manifest: Value::Null,
+            agents: Vec::new(),
+            reason: packed.reason.clone(),
+        }
+    }
+
+    fn pending(&self) -> Pending {
+        let newest = |(workflow, packed): &(Workflow, &Packed)| {
+            packed.versions.last().map(|version| (workflow.clone(), self.version(version)))
+        };
+        Pending { agents: self.agents.clone(), workflows: self.workflows.iter().filter_map(newest).collect() }
+    }
+}
+
+/// An id as it is written: 32 digits and four hyphens.
+const UUID_CHARS: usize = 36;
+
+fn step_id(step: &Value) -> Option<Uuid> {
+    step["uuid"].as_str()?.parse().ok()
+}
+
+fn must_be_taken(package: &Package) -> Result<(), Error> {
+    if package.relais_export != FORM {
+        let text = format!("this export has the form {}", package.relais_export);
+        return Err(Error::Invalid(format!("{text}; this version of Relais takes the form {FORM}")));
+    }
+    if package.workflows.is_empty() || package.workflows.len() > MAX_WORKFLOWS {
+        return Err(Error::Invalid(format!("an export has 1 to {MAX_WORKFLOWS} workflows")));
+    }
+    Ok(())
+}
+
+fn clash(word: &str, name: &str) -> Error {
+    let text = format!("the {word} `{name}` of the export is here already, as another one");
+    Error::Conflict(format!("{text}; rename one of them"))
+}
