@@ -117,6 +117,10 @@ impl Service {
         if is_kept {
             return Ok(moved);
         }
+        if moved.at.it.off.is_some() {
+            moved.rest(now);
+            return Ok(moved);
+        }
         let service = &moved.service;
         let trigger = &moved.at.it;
         let Some(workflow) = service.find_kept::<Workflow>(&trigger.workflow_uuid.to_string()).await? else {
@@ -136,7 +140,7 @@ impl Service {
     }
 
     async fn facts(&self, trigger: &TriggerRecord, workflow: &Workflow) -> Result<Facts, Error> {
-        let closed = trigger.off.clone().or_else(|| closed(workflow).map(str::to_owned));
+        let closed = closed(workflow).map(str::to_owned);
         let overlaps = trigger.on.overlap == Overlap::Allow && !decide::waits_for_run(trigger);
         let Some(run) = trigger.last_run.filter(|_| !overlaps) else { return Ok(Facts { closed, ..Facts::default() }) };
         let facts = match self.row(run).await {
@@ -204,6 +208,16 @@ impl Moved {
         (trigger.owed, trigger.next_at, trigger.look_at, trigger.queued) = (start, next_at, look_at, queued);
         for declined in declined {
             self.decide(now, declined.tick, declined.reason, None);
+        }
+    }
+
+    /// It is switched off; somebody had asked to look at it before, or without knowing.
+    fn rest(&mut self, now: Millis) {
+        let trigger = &mut self.at.it;
+        (trigger.next_at, trigger.look_at) = (None, None);
+        let reason = trigger.off.clone().unwrap_or_default();
+        for tick in std::mem::take(&mut trigger.queued) {
+            self.decide(now, tick, reason.clone(), None);
         }
     }
 
