@@ -1,9 +1,11 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
+mod events;
 mod instances;
 mod notifications;
 mod outputs;
 mod runs;
+mod schedules;
 mod step_triggers;
 mod step_types;
 mod steps;
@@ -46,7 +48,7 @@ impl Modify for Bearer {
 }
 
 fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Base::openapi()).nest("/api/v1", resources())
+    OpenApiRouter::with_openapi(Base::openapi()).nest("/api/v1", resources()).merge(crate::hooks::routes())
 }
 
 /// One line per resource.
@@ -63,6 +65,8 @@ fn resources() -> OpenApiRouter<App> {
         .merge(workflow_steps::routes())
         .merge(step_triggers::routes())
         .merge(instances::routes())
+        .merge(schedules::routes())
+        .merge(events::routes())
 }
 
 /// The OpenAPI document.

@@ -483,7 +483,7 @@ impl Service {
         self.take_up(run).await
     }
 
-    async fn take_up(&self, run: RunId) -> Result<(), Error> {
+    pub(crate) async fn take_up(&self, run: RunId) -> Result<(), Error> {
         if !self.core.hands_off {
             self.worker().take_up(run).await?;
         }

@@ -14,12 +14,19 @@ use crate::setup::Setup;
 /// Something of Ada's, by where it stands: `runs/{id}` in a path, `?parent` in a query.
 type Things = BTreeMap<&'static str, String>;
 
-/// Operations that anybody may call, without a token, and why.
-const PUBLIC: [&str; 0] = [];
+/// Operations that anybody may call, without a token: whoever knows the address of a webhook, or signs what is sent.
+const PUBLIC: [&str; 1] = ["post_hook"];
 /// Operations on no id of anybody's that change something, and what Bob is told: he makes a thing of his own, or may
 /// not because of a scope, whatever he names.
-const CHANGES: &[(&str, u16)] =
-    &[("create_workflow", 201), ("create_step", 201), ("create_token", 403), ("read_notifications", 200)];
+const CHANGES: &[(&str, u16)] = &[
+    ("create_workflow", 201),
+    ("create_step", 201),
+    ("create_token", 403),
+    ("read_notifications", 200),
+    ("create_schedule", 404),
+    ("preview_schedule", 200),
+    ("publish_event", 200),
+];
 /// What a query may say that names nothing of anybody's, with a value for where one is needed.
 const NEUTRAL: &[(&str, &str)] = &[
     ("all", "false"),
@@ -56,6 +63,9 @@ fn body(operation: &str) -> Value {
         "set_workflow_trigger" => json!({ "trigger_type_id": "manual" }),
         "save_trigger" => json!({ "initial_data_description": "taken" }),
         "run_step" | "create_instance" => json!({}),
+        "create_schedule" => json!({ "workflow": "hers", "every": "1h" }),
+        "create_workflow_schedule" | "preview_schedule" => json!({ "at": "2090-01-01T00:00:00Z" }),
+        "publish_event" => json!({ "type": "hers.happened", "data": { "n": 1 } }),
         "cancel_run" | "pause_run" | "resume_run" => json!({}),
         "retry_run" | "fork_run" => json!({ "from": "say" }),
         "answer_run" => json!({ "step": "sure", "value": true }),
@@ -82,7 +92,8 @@ fn operations() -> Vec<Operation> {
         let item = item.as_object().unwrap().clone();
         item.into_iter().map(move |(method, operation)| Operation::new(&method, &path, &operation)).collect::<Vec<_>>()
     };
-    let found: Vec<Operation> = paths.into_iter().flat_map(methods).collect();
+    let mut found: Vec<Operation> = paths.into_iter().flat_map(methods).collect();
+    found.retain(|operation| !PUBLIC.contains(&operation.id.as_str()));
     assert!(found.len() > 20, "the document has {} operations only", found.len());
     found
 }
@@ -185,6 +196,8 @@ impl World {
         let step = json!({ "type": "custom_llm", "name": "Label", "system_prompt": "Ada's secret" });
         let step = self.made("/api/v1/steps", step, 201).await;
         let trigger = self.trigger_of(id).await;
+        let schedule = json!({ "at": "2090-01-01T00:00:00Z", "input": { "topic": "Ada's secret" } });
+        let schedule = self.made(&format!("/api/v1/workflows/{id}/schedules"), schedule, 201).await;
         let mut all = Vec::new();
         for (workflow, run) in [(id, &waiting), ("hers", &ended), ("asks", &ended)] {
             let output = self.output_of(run).await;
@@ -200,6 +213,7 @@ impl World {
                 ("tokens/{id}", token.to_owned()),
                 ("notifications/{id}", notification.to_owned()),
                 ("?notification", notification.to_owned()),
+                ("schedules/{id}", schedule["id"].as_str().unwrap().to_owned()),
                 ("?workflow", workflow.to_owned()),
                 ("?thread", "her thread".to_owned()),
                 ("?parent", run.clone()),
@@ -337,7 +351,7 @@ async fn the_things_of_another_user_are_not_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_token_nothing_is_there() {
     let (world, operations) = (World::new().await, operations());
-    for operation in operations.iter().filter(|operation| !PUBLIC.contains(&operation.id.as_str())) {
+    for operation in &operations {
         let path = operation.path(&world.hers[0]);
         let (status, body) = world.setup.ask(operation.method.clone(), &path, operation.body()).await;
         assert_eq!((status.as_u16(), &body["kind"]), (401, &json!("unauthorized")), "{}: {body}", operation.id);
