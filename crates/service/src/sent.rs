@@ -151,7 +151,7 @@ impl Service {
         let now = self.core.clock.now();
         match self.start_with(trigger, workflow, sent, (now, run_key(trigger, sent))).await {
             Ok((run, true)) => {
-                let decision = self.decided(trigger, now, passed(trigger), Some(run));
+                let decision = self.decided(trigger, passed(trigger), Some(run));
                 self.change(self.decision_edits(&decision).await?).await?;
                 Ok(fate(trigger, passed(trigger), Some(run)))
             }
@@ -185,22 +185,14 @@ impl Service {
     }
 
     async fn declined(&self, trigger: &TriggerRecord, reason: String) -> Result<Fate, Error> {
-        let decision = self.decided(trigger, self.core.clock.now(), reason.clone(), None);
+        let decision = self.decided(trigger, reason.clone(), None);
         self.change(self.decision_edits(&decision).await?).await?;
         Ok(Fate { starts: false, ..fate(trigger, reason, None) })
     }
 
-    fn decided(&self, trigger: &TriggerRecord, tick: Millis, reason: String, run: Option<RunId>) -> Decision {
-        let at = self.core.clock.now();
-        Decision {
-            id: ordered_id(at, 0),
-            trigger: trigger.uuid,
-            at,
-            tick: Some(tick),
-            starts: run.is_some(),
-            reason,
-            run,
-        }
+    fn decided(&self, trigger: &TriggerRecord, reason: String, run: Option<RunId>) -> Decision {
+        let (at, starts) = (self.core.clock.now(), run.is_some());
+        Decision { id: ordered_id(at, 0), trigger: trigger.uuid, at, tick: None, starts, reason, run }
     }
 
     /// What became of the same key before. What was declined may be sent again.
