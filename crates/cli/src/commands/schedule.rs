@@ -220,7 +220,7 @@ fn told(planned: &Planned, what: &str) {
 
 fn understood(schedule: &str, times: &[String]) -> String {
     let times = if times.is_empty() { String::new() } else { format!(": {}", times.join(", ")) };
-    screen::for_terminal(&format!("{schedule}{times}"))
+    screen::for_terminal(&format!("{schedule}{times}")).into_owned()
 }
 
 async fn decisions(session: &Session, schedule: Uuid, json: bool) -> anyhow::Result<Exit> {
