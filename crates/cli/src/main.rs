@@ -19,6 +19,7 @@ mod remote;
 mod schedules;
 mod screen;
 mod session;
+mod timetable;
 mod which;
 mod words;
 

@@ -10,12 +10,16 @@ use std::time::Duration;
 use relais_engine::RunId;
 use relais_runtime::Rest;
 use relais_service::narrate::{Notice, What};
-use relais_service::{Begun, Error, Filter, Fork, Format, Page, ResumeWith, Row, Start, Text, Trace, Waits};
+use relais_service::{
+    Begun, Error, Filter, Fork, Format, Page, ResumeWith, Row, SetSchedule, Start, Text, Trace, Waits,
+};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::library::{Shelved, Shelving};
+use crate::timetable::{Decided, Foreseen, Planned};
 pub use stream::Stream;
 use wire::{Created, Details, Questions, Rows, RunRow};
 
@@ -289,6 +293,38 @@ impl Client {
         let path = format!("/workflows/{}/run", wire::escaped(name));
         let request = self.request(Method::POST, &path).json(&wire::start_workflow(branch, &start));
         Ok(self.read::<Created>(keyed(request, &start)).await?.id)
+    }
+
+    pub async fn schedules(&self, workflow: Option<&str>, limit: usize) -> Result<(Vec<Planned>, bool), Error> {
+        let path = match workflow {
+            Some(workflow) => format!("/workflows/{}/schedules", wire::escaped(workflow)),
+            None => wire::with_query("/schedules", &[("limit", limit.to_string())]),
+        };
+        let page: wire::Items<Planned> = self.get(&path).await?;
+        let more = page.next.is_some() || page.items.len() > limit;
+        Ok((page.items.into_iter().take(limit).collect(), more))
+    }
+
+    pub async fn schedule(&self, workflow: &str, set: &SetSchedule) -> Result<Planned, Error> {
+        self.post(&format!("/workflows/{}/schedules", wire::escaped(workflow)), &json!(set)).await
+    }
+
+    pub async fn preview_schedule(&self, set: &SetSchedule) -> Result<Foreseen, Error> {
+        self.post("/schedules/preview", &json!(set)).await
+    }
+
+    pub async fn cancel_schedule(&self, id: Uuid) -> Result<(), Error> {
+        let request = self.request(Method::DELETE, &format!("/schedules/{id}"));
+        self.exchange(request.timeout(ANSWER_TIME)).await.map(drop)
+    }
+
+    /// Pauses or resumes a schedule.
+    pub async fn tell_schedule(&self, id: Uuid, what: &str) -> Result<Planned, Error> {
+        self.post(&format!("/schedules/{id}/{what}"), &json!({})).await
+    }
+
+    pub async fn schedule_decisions(&self, id: Uuid) -> Result<Vec<Decided>, Error> {
+        Ok(self.get::<wire::Items<Decided>>(&format!("/schedules/{id}/decisions")).await?.items)
     }
 
     /// The events after a place, as far as there are any.

@@ -13,14 +13,16 @@ use relais_runtime::perform::LiveText;
 use relais_service::narrate::Notice;
 use relais_service::{
     At, Config, Definitions, Error, Filter, Following, Fork, Format, NewWorkflow, Page, ResumeWith, Row, Service,
-    Start, Trace, Waits, Workflow, WorkflowChange, WorkflowList, Written,
+    SetSchedule, Start, Trace, Waits, Workflow, WorkflowChange, WorkflowList, Written,
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
+use uuid::Uuid;
 
 use crate::detach;
 use crate::library::{Shelved, Shelving};
 use crate::remote::{Client, Stream};
+use crate::timetable::{Decided, Foreseen, Planned};
 
 /// Options that every command takes.
 #[derive(clap::Args)]
@@ -255,6 +257,67 @@ impl Session {
         match self {
             Session::Local(service) => service.start_workflow(name, branch, None, start).await,
             Session::Remote(client) => client.start_workflow(name, branch, start).await,
+        }
+    }
+
+    /// Schedules, those of one workflow only if it is named, and whether there are more.
+    pub async fn schedules(&self, workflow: Option<&str>, limit: usize) -> Result<(Vec<Planned>, bool), Error> {
+        match (self, workflow) {
+            (Session::Local(service), Some(workflow)) => {
+                let found = service.schedules_of(workflow).await?;
+                let more = found.len() > limit;
+                Ok((found.into_iter().take(limit).map(Planned::from).collect(), more))
+            }
+            (Session::Local(service), None) => {
+                let (found, next) = service.schedules(None, limit).await?;
+                Ok((found.into_iter().map(Planned::from).collect(), next.is_some()))
+            }
+            (Session::Remote(client), _) => client.schedules(workflow, limit).await,
+        }
+    }
+
+    /// Sets when a workflow, named by id, alias or name, runs by itself.
+    pub async fn schedule(&self, workflow: &str, set: SetSchedule) -> Result<Planned, Error> {
+        match self {
+            Session::Local(service) => service.schedule(workflow, set).await.map(Planned::from),
+            Session::Remote(client) => client.schedule(workflow, &set).await,
+        }
+    }
+
+    pub async fn preview_schedule(&self, set: &SetSchedule) -> Result<Foreseen, Error> {
+        match self {
+            Session::Local(service) => service.preview_schedule(set).map(Foreseen::from),
+            Session::Remote(client) => client.preview_schedule(set).await,
+        }
+    }
+
+    pub async fn cancel_schedule(&self, id: Uuid) -> Result<(), Error> {
+        match self {
+            Session::Local(service) => service.cancel_schedule(id).await.map(drop),
+            Session::Remote(client) => client.cancel_schedule(id).await,
+        }
+    }
+
+    pub async fn pause_schedule(&self, id: Uuid) -> Result<Planned, Error> {
+        match self {
+            Session::Local(service) => service.pause_schedule(id).await.map(Planned::from),
+            Session::Remote(client) => client.tell_schedule(id, "pause").await,
+        }
+    }
+
+    pub async fn resume_schedule(&self, id: Uuid) -> Result<Planned, Error> {
+        match self {
+            Session::Local(service) => service.resume_schedule(id).await.map(Planned::from),
+            Session::Remote(client) => client.tell_schedule(id, "resume").await,
+        }
+    }
+
+    pub async fn schedule_decisions(&self, id: Uuid) -> Result<Vec<Decided>, Error> {
+        match self {
+            Session::Local(service) => {
+                Ok(service.schedule_decisions(id).await?.into_iter().map(Decided::from).collect())
+            }
+            Session::Remote(client) => client.schedule_decisions(id).await,
         }
     }
 

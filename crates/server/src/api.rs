@@ -2,11 +2,13 @@
 
 mod agents;
 mod definitions;
+mod events;
 mod instances;
 mod notifications;
 mod outputs;
 mod portable;
 mod runs;
+mod schedules;
 mod step_triggers;
 mod step_types;
 mod steps;
@@ -51,7 +53,7 @@ impl Modify for Bearer {
 }
 
 fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Base::openapi()).nest("/api/v1", resources())
+    OpenApiRouter::with_openapi(Base::openapi()).nest("/api/v1", resources()).merge(crate::hooks::routes())
 }
 
 /// One line per resource.
@@ -73,6 +75,8 @@ fn resources() -> OpenApiRouter<App> {
         .merge(agents::routes())
         .merge(definitions::routes())
         .merge(tools::routes())
+        .merge(schedules::routes())
+        .merge(events::routes())
 }
 
 /// The OpenAPI document.

@@ -6,6 +6,7 @@ mod body;
 mod caller;
 mod guard;
 mod health;
+mod hooks;
 mod listen;
 pub mod logs;
 mod metrics;

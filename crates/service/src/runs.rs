@@ -99,13 +99,7 @@ impl Service {
         self.must_take_work()?;
         let plan = &checked.plan;
         let input = if start.input.is_null() { Value::Object(Map::new()) } else { start.input };
-        if let Some(schema) = &plan.input_schema {
-            let explain = |violations: Vec<relais_plan::schema::Violation>| {
-                Error::Invalid(schema.explain("the workflow input", &violations, &input))
-            };
-            schema.check(&input).map_err(explain)?;
-            only_declared(schema, &input)?;
-        }
+        check_input(plan, &input)?;
         let (input, blob) = Stored::new(input, plan.limits.inline_bytes);
         if let Some((_, bytes)) = blob {
             self.core.store.put_blob(bytes).await?;
@@ -505,7 +499,7 @@ impl Service {
         self.take_up(run).await
     }
 
-    async fn take_up(&self, run: RunId) -> Result<(), Error> {
+    pub(crate) async fn take_up(&self, run: RunId) -> Result<(), Error> {
         if !self.core.hands_off {
             self.worker().take_up(run).await?;
         }
@@ -553,6 +547,18 @@ pub(crate) fn same_workflow(one: &Opened, other: &Opened) -> bool {
 /// The same words whether there is none or it is another user's.
 fn no_run(run: RunId) -> Error {
     Error::NotFound(format!("there is no run {run}"))
+}
+
+/// Whether a run can be started with this input; nothing means an empty one.
+pub(crate) fn check_input(plan: &relais_plan::Plan, input: &Value) -> Result<(), Error> {
+    let Some(schema) = &plan.input_schema else { return Ok(()) };
+    let nothing = Value::Object(Map::new());
+    let input = if input.is_null() { &nothing } else { input };
+    let explain = |violations: Vec<relais_plan::schema::Violation>| {
+        Error::Invalid(schema.explain("the workflow input", &violations, input))
+    };
+    schema.check(input).map_err(explain)?;
+    only_declared(schema, input)
 }
 
 /// An input that the workflow does not know would have no effect. A schema that says `additionalProperties` decides

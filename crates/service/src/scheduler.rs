@@ -22,7 +22,8 @@ use tokio::task::JoinSet;
 use self::decide::{Decided, Facts};
 use crate::decisions::{Decision, ordered_id};
 use crate::kept::{self, At, Kept};
-use crate::{Error, Service, TriggerRecord, Workflow, WorkflowStatus};
+use crate::sent::{self, Arrival, arrival_id};
+use crate::{Error, Service, TriggerRecord, Workflow};
 
 /// Triggers taken in one go: their changes share a transaction, and so many runs are started side by side.
 const BATCH: usize = 250;
@@ -117,6 +118,10 @@ impl Service {
         if is_kept {
             return Ok(moved);
         }
+        if moved.at.it.off.is_some() {
+            moved.rest(now);
+            return Ok(moved);
+        }
         let service = &moved.service;
         let trigger = &moved.at.it;
         let Some(workflow) = service.find_kept::<Workflow>(&trigger.workflow_uuid.to_string()).await? else {
@@ -129,24 +134,54 @@ impl Service {
                 let decided = decide::decide(trigger, &schedule, now, &facts);
                 moved.take(decided, now);
             }
-            Ok(None) => (moved.at.it.next_at, moved.at.it.look_at) = (None, None),
+            Ok(None) => {
+                let facts = service.facts(trigger, &workflow.it).await?;
+                moved.take(decide::queued(trigger, now, &facts), now);
+            }
             Err(reason) => moved.put_aside(&reason, now),
         }
         Ok(moved)
     }
 
+    /// The run that a trigger started last, if it is still going.
+    pub(crate) async fn going(&self, trigger: &TriggerRecord) -> Result<Option<RunId>, Error> {
+        Ok(self.last_run(trigger).await?.0)
+    }
+
     async fn facts(&self, trigger: &TriggerRecord, workflow: &Workflow) -> Result<Facts, Error> {
-        let closed = trigger.off.clone().or_else(|| closed(workflow).map(str::to_owned));
+        let closed = sent::closed(workflow).map(str::to_owned);
         let overlaps = trigger.on.overlap == Overlap::Allow && !decide::waits_for_run(trigger);
-        let Some(run) = trigger.last_run.filter(|_| !overlaps) else { return Ok(Facts { closed, ..Facts::default() }) };
-        let facts = match self.row(run).await {
-            Ok(Row { summary, .. }) if summary.status.is_final() => (None, summary.ended_at),
-            Ok(_) => (Some(run), None),
+        if overlaps {
+            return Ok(Facts { closed, ..Facts::default() });
+        }
+        let (going, ended_at) = self.last_run(trigger).await?;
+        Ok(Facts { closed, going, ended_at })
+    }
+
+    /// The last run, if it is going, or else when it ended.
+    async fn last_run(&self, trigger: &TriggerRecord) -> Result<(Option<RunId>, Option<Millis>), Error> {
+        let Some(run) = trigger.last_run else { return Ok((None, None)) };
+        match self.row(run).await {
+            Ok(Row { summary, .. }) if summary.status.is_final() => Ok((None, summary.ended_at)),
+            Ok(_) => Ok((Some(run), None)),
             // It has ended long ago and was removed.
-            Err(Error::NotFound(_)) => (None, None),
-            Err(error) => return Err(error),
-        };
-        Ok(Facts { closed, going: facts.0, ended_at: facts.1 })
+            Err(Error::NotFound(_)) => Ok((None, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts what a trigger that is kept like this owes; answers what became of each time.
+    pub(crate) async fn start_now(
+        &self,
+        at: At<TriggerRecord>,
+        now: Millis,
+    ) -> Result<Vec<(Millis, String, Option<RunId>)>, Error> {
+        let moved = Moved { service: self.clone(), at, is_kept: true, decisions: Vec::new() };
+        let moved = moved.start_owed(now).await?;
+        let told = |decision: &Decision| (decision.tick.unwrap_or(now), decision.reason.clone(), decision.run);
+        let told = moved.decisions.iter().map(told).collect();
+        self.keep(vec![moved]).await?;
+        Ok(told)
     }
 
     /// Keeps what was decided; answers those that nobody else had changed in the meantime.
@@ -207,6 +242,16 @@ impl Moved {
         }
     }
 
+    /// It is switched off; somebody had asked to look at it before, or without knowing.
+    fn rest(&mut self, now: Millis) {
+        let trigger = &mut self.at.it;
+        (trigger.next_at, trigger.look_at) = (None, None);
+        let reason = trigger.off.clone().unwrap_or_default();
+        for tick in std::mem::take(&mut trigger.queued) {
+            self.decide(now, tick, reason.clone(), None);
+        }
+    }
+
     /// It can never fire again as it is.
     fn put_aside(&mut self, reason: &str, now: Millis) {
         let trigger = &mut self.at.it;
@@ -226,20 +271,16 @@ impl Moved {
         let mut edits = vec![kept::put(self.service.user(), &self.at.it, Expect::Revision(self.at.revision))?];
         for decision in &self.decisions {
             edits.extend(self.service.decision_edits(decision).await?);
+            if let Some(tick) = decision.tick.filter(|_| self.at.it.is_sent()) {
+                let id = arrival_id(self.at.it.uuid, tick);
+                edits.push(kept::remove::<Arrival>(self.service.user(), &id, Expect::Any));
+            }
         }
         Ok(edits)
     }
 
     fn revised(self, revision: u64) -> Moved {
         Moved { at: At { revision, ..self.at }, is_kept: true, decisions: Vec::new(), ..self }
-    }
-}
-
-fn closed(workflow: &Workflow) -> Option<&'static str> {
-    match workflow.status {
-        WorkflowStatus::Active => None,
-        WorkflowStatus::Paused => Some("the workflow is paused"),
-        WorkflowStatus::Archived => Some("the workflow is archived"),
     }
 }
 

@@ -129,6 +129,15 @@ impl TriggerRecord {
         })
     }
 
+    /// Whether others send what starts it.
+    pub(crate) fn is_sent(&self) -> bool {
+        match self.on.on {
+            TriggerOn::Webhook { .. } | TriggerOn::Event(_) => true,
+            TriggerOn::Manual | TriggerOn::At(_) | TriggerOn::Cron(_) | TriggerOn::Every { .. } => false,
+            TriggerOn::Calendar(_) | TriggerOn::Continuous { .. } => false,
+        }
+    }
+
     fn hook(&self) -> Option<&str> {
         hook_id(&self.on)
     }

@@ -17,6 +17,7 @@ mod resume;
 mod retry;
 mod run;
 mod runs;
+mod schedule;
 mod schema;
 mod serve;
 mod show;
@@ -42,6 +43,7 @@ pub enum Command {
     Graph(graph::Args),
     Convert(convert::Args),
     Workflows(workflows::Args),
+    Schedule(schedule::Args),
     Runs(runs::Args),
     Show(show::Args),
     Watch(watch::Args),
@@ -75,6 +77,7 @@ impl Command {
             Command::Graph(args) => graph::run(args, global),
             Command::Convert(args) => convert::run(args, global),
             Command::Workflows(args) => workflows::run(args, global),
+            Command::Schedule(args) => schedule::run(args, global),
             Command::Runs(args) => runs::run(args, global),
             Command::Show(args) => show::run(args, global),
             Command::Watch(args) => watch::run(args, global),

@@ -228,6 +228,13 @@ impl From<Started> for Begun {
     }
 }
 
+/// A page of any list.
+#[derive(Deserialize)]
+pub struct Items<T> {
+    pub items: Vec<T>,
+    pub next: Option<String>,
+}
+
 #[derive(Deserialize)]
 pub struct Workflows {
     pub items: Vec<Shelved>,

@@ -8,5 +8,6 @@ mod remote;
 mod schedules;
 mod serving;
 mod support;
+mod timetable;
 mod tokens;
 mod words;

@@ -10,6 +10,7 @@ mod flows;
 mod notifications;
 mod runs;
 mod setup;
+mod starting;
 mod steps;
 mod telemetry;
 mod tokens;

@@ -64,6 +64,14 @@ pub(super) fn decide(trigger: &TriggerRecord, schedule: &Schedule, now: Millis, 
     deciding.done()
 }
 
+/// The same for a trigger without times: only what waits in its queue.
+pub(super) fn queued(trigger: &TriggerRecord, now: Millis, facts: &Facts) -> Decided {
+    let queued = trigger.queued.clone();
+    let mut deciding = Deciding { trigger, now, facts, decided: Decided { queued, ..Decided::default() } };
+    deciding.take_queued();
+    deciding.done()
+}
+
 /// When to look at a run that something waits for: soon after it began, then less and less often.
 pub(super) fn look_at(trigger: &TriggerRecord, now: Millis) -> Millis {
     let age = trigger.last_tick.map_or(0, |tick| now.saturating_sub(tick));

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{Moved, decide};
 use crate::kept::At;
 use crate::runs::OWN_KEYS;
+use crate::sent::{self, Arrival, arrival_id};
 use crate::triggers::Owed;
 use crate::{Error, Fired, Mode, Start, TriggerRecord, Workflow};
 
@@ -58,12 +59,18 @@ impl Moved {
             }
         }
         let At { it: workflow, .. } = service.kept::<Workflow>(&trigger.workflow_uuid.to_string()).await?;
+        let tick_key = format!("{OWN_KEYS}tick:{}:{}", trigger.uuid, owed.tick);
+        if trigger.is_sent() {
+            let sent = service.kept::<Arrival>(&arrival_id(trigger.uuid, owed.tick)).await?.it.sent;
+            let key = sent::run_key(trigger, &sent).unwrap_or(tick_key);
+            return Ok(service.start_with(trigger, &workflow, &sent, (owed.tick, Some(key))).await?.0);
+        }
         let checked = service.ready(&workflow, trigger.branch.as_deref(), None, &Mode::default()).await?;
         let what = json!({ "type": trigger.kind, "id": trigger.uuid, "at": format_instant(owed.tick) });
         let start = Start {
             input: trigger.on.input.clone(),
             thread: workflow.thread_id,
-            key: Some(format!("{OWN_KEYS}tick:{}:{}", trigger.uuid, owed.tick)),
+            key: Some(tick_key),
             trigger: Some(Fired { id: trigger.uuid.to_string(), what }),
             ..Start::default()
         };

@@ -16,7 +16,10 @@ use uuid::Uuid;
 
 use super::decide::{Facts, LATE_MS, MAX_CAUGHT_UP, MAX_QUEUED, decide};
 use crate::kept::{self, At};
-use crate::{Config, Error, NewWorkflow, Origin, Service, TriggerRecord, Workflow, WorkflowStatus, Written};
+use crate::sent::Sent;
+use crate::{
+    Config, Error, Fate, NewWorkflow, Origin, Service, SetSchedule, TriggerRecord, Workflow, WorkflowStatus, Written,
+};
 
 const NEW_YEAR: &str = "2026-01-01T00:00:00Z";
 const MINUTE: Millis = 60_000;
@@ -555,4 +558,165 @@ async fn unchanged_triggers_keep_their_state() {
     let twice = named(vec![(None, hook(None)), (Some("side"), hook(None))]);
     let refused = service.trigger_edits(&world.workflow, &twice, &[]).unwrap_err();
     assert!(matches!(&refused, Error::Invalid(text) if text.contains("two triggers have the webhook `orders`")));
+}
+
+const MODES: &str = r#"{
+  "name": "modes", "executionMode": "one_time",
+  "nodes": [{ "id": "a", "type": "set", "config": { "set": { "x": 1 } } }], "edges": [],
+  "branches": [
+    { "id": "hourly", "executionMode": "interval", "schedule": "3600",
+      "nodes": [{ "id": "a", "type": "set", "config": { "set": { "x": 1 } } }], "edges": [] },
+    { "id": "endless", "executionMode": "continuous", "schedule": "5",
+      "nodes": [{ "id": "a", "type": "set", "config": { "set": { "x": 1 } } }], "edges": [] },
+    { "id": "by_hand", "executionMode": "one_time",
+      "nodes": [{ "id": "a", "type": "set", "config": { "set": { "x": 1 } } }], "edges": [] }
+  ]
+}"#;
+
+/// How many runs of each branch there are; the main graph is "".
+async fn by_branch(world: &World) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    let filter = Filter { limit: 1_000, ..Filter::default() };
+    for row in world.store.list(filter).await.unwrap().rows {
+        *found.entry(row.summary.target.branch.unwrap_or_default()).or_default() += 1;
+    }
+    found
+}
+
+// keeps D-06, D-07, D-11
+#[tokio::test]
+async fn each_branch_goes_by_its_own_mode_whatever_becomes_of_the_others() {
+    let world = World::new().await;
+    let written = Written { text: MODES.into(), ..Written::default() };
+    let new = NewWorkflow { definition: Some(written), ..NewWorkflow::default() };
+    world.service.create_workflow(new).await.unwrap();
+    let counts = |hourly: usize, endless: usize| -> BTreeMap<String, usize> {
+        let all = [("hourly", hourly), ("endless", endless)];
+        all.into_iter().filter(|(_, count)| *count > 0).map(|(id, count)| (id.to_owned(), count)).collect()
+    };
+    world.service.fire_due().await.unwrap();
+    assert_eq!(by_branch(&world).await, counts(0, 1));
+    // The endless one hangs; the hourly one does not mind, and fails, and goes on.
+    world.clock.add(60 * MINUTE);
+    world.service.fire_due().await.unwrap();
+    assert_eq!(by_branch(&world).await, counts(1, 1));
+    world.end_runs(RunStatus::Failed).await;
+    world.clock.add(60 * MINUTE);
+    world.service.fire_due().await.unwrap();
+    assert_eq!(by_branch(&world).await, counts(2, 2));
+}
+
+// keeps A-32
+#[tokio::test]
+async fn a_paused_schedule_starts_nothing_until_it_is_resumed() {
+    let world = World::new().await;
+    for set in [
+        SetSchedule { every: Some("1m".into()), ..SetSchedule::default() },
+        SetSchedule { continuous: Some("1s".into()), ..SetSchedule::default() },
+    ] {
+        let timed = world.service.schedule("tick", set).await.unwrap();
+        let id = timed.trigger.uuid;
+        world.clock.add(MINUTE);
+        world.service.fire_due().await.unwrap();
+        assert_eq!(world.fired().await[&id].len(), 1);
+        world.service.pause_schedule(id).await.unwrap();
+        world.end_runs(RunStatus::Completed).await;
+        world.clock.add(10 * MINUTE);
+        assert_eq!(world.service.fire_due().await.unwrap(), None, "nothing is due");
+        assert_eq!(world.fired().await[&id].len(), 1);
+        world.service.resume_schedule(id).await.unwrap();
+        world.clock.add(MINUTE);
+        world.service.fire_due().await.unwrap();
+        assert_eq!(world.fired().await[&id].len(), 2, "what has passed is not made up for");
+        world.service.cancel_schedule(id).await.unwrap();
+        world.end_runs(RunStatus::Completed).await;
+        world.clock.add(10 * MINUTE);
+        assert_eq!(world.service.fire_due().await.unwrap(), None);
+    }
+}
+
+/// Sends something to a trigger for events, as somebody with this key.
+async fn send(world: &World, id: Uuid, key: &str) -> Fate {
+    let at = world.service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
+    let sent = Sent { key: Some(key.to_owned()), data: json!({ "name": key }) };
+    world.service.fire_sent(at, &sent).await.unwrap()
+}
+
+// keeps B-09
+#[tokio::test]
+async fn what_is_sent_while_a_run_goes_on_is_skipped_queued_let_in_or_takes_its_place() {
+    for (overlap, starts, has_run) in [
+        (Overlap::Skip, false, false),
+        (Overlap::Queue, true, false),
+        (Overlap::Allow, true, true),
+        (Overlap::CancelRunning, true, true),
+    ] {
+        let world = World::new().await;
+        let id = world.add(TriggerOn::Event("paid".into()), |t| t.overlap = overlap).await;
+        let first = send(&world, id, "one").await;
+        assert!(first.starts && first.run.is_some(), "{overlap:?} {first:?}");
+        let second = send(&world, id, "two").await;
+        assert_eq!((second.starts, second.run.is_some()), (starts, has_run), "{overlap:?} {second:?}");
+        // The same again is the same again.
+        assert_eq!(send(&world, id, "one").await.run, first.run, "{overlap:?}");
+        world.end_runs(RunStatus::Completed).await;
+        world.service.fire_due().await.unwrap();
+        world.clock.add(MINUTE);
+        world.service.fire_due().await.unwrap();
+        let runs = world.store.list(Filter { limit: 10, ..Filter::default() }).await.unwrap().rows.len();
+        assert_eq!(runs, if starts { 2 } else { 1 }, "{overlap:?}");
+        let find = relais_store::Find { kind: "arrival".into(), limit: 10, ..Default::default() };
+        assert!(world.store.records(find).await.unwrap().is_empty(), "{overlap:?}");
+        assert_eq!(world.service.decisions(id).await.unwrap().len(), 2, "{overlap:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_that_are_sent_at_once_one_is_let_through() {
+    let world = World::new().await;
+    let id = world.add(TriggerOn::Event("paid".into()), |t| t.overlap = Overlap::Skip).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..20 {
+        let service = if number % 2 == 0 { world.service.clone() } else { world.another() };
+        tasks.spawn(async move {
+            let at = service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
+            let sent = Sent { key: Some(number.to_string()), data: json!({}) };
+            service.fire_sent(at, &sent).await.unwrap()
+        });
+    }
+    let fates = tasks.join_all().await;
+    assert_eq!(fates.iter().filter(|fate| fate.starts).count(), 1, "{fates:?}");
+    assert_eq!(world.store.list(Filter { limit: 100, ..Filter::default() }).await.unwrap().rows.len(), 1);
+}
+
+/// Sends once while the store fails at its nth call, then tries again as senders do; says whether it failed.
+async fn check_sent_cut(nth: u64, is_after: bool) -> bool {
+    let power = Arc::new(Power { calls: AtomicU64::new(0), cut_at: AtomicU64::new(u64::MAX) });
+    let faults = power.clone();
+    let world = World::on(Arc::new(MemoryStore::with_faults(move |_, _| faults.fault(is_after)))).await;
+    let id = world.add(TriggerOn::Event("paid".into()), |t| t.overlap = Overlap::Queue).await;
+    let at = world.service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
+    let sent = Sent { key: Some("one".into()), data: json!({ "name": "x" }) };
+    power.cut_at.store(power.calls.load(Ordering::SeqCst) + nth, Ordering::SeqCst);
+    let was_cut = world.service.fire_sent(at, &sent).await.is_err();
+    power.cut_at.store(u64::MAX, Ordering::SeqCst);
+    let next = world.another();
+    let at = next.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
+    next.fire_sent(at, &sent).await.unwrap();
+    world.clock.add(MINUTE);
+    next.fire_due().await.unwrap();
+    let runs = world.store.list(Filter { limit: 10, ..Filter::default() }).await.unwrap().rows.len();
+    assert_eq!(runs, 1, "cut at call {nth}, after it: {is_after}");
+    was_cut
+}
+
+#[tokio::test]
+async fn what_was_sent_starts_one_run_wherever_the_process_is_killed() {
+    for is_after in [false, true] {
+        let mut nth = 0;
+        while check_sent_cut(nth, is_after).await {
+            nth += 1;
+        }
+        assert!(nth > 5, "there were {nth} calls only");
+    }
 }

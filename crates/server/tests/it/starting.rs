@@ -1,0 +1,206 @@
+//! What starts runs without a person: schedules, webhooks, events.
+
+use relais_runtime::settings::Settings;
+use reqwest::{Method, RequestBuilder};
+use ring::hmac;
+use serde_json::{Value, json};
+
+use crate::setup::{Setup, answered};
+
+const TICK: &str =
+    "name: tick\ninput: { name?: string }\nsteps:\n  - { id: say, set: { word: hello } }\ntriggers: [{ every: 1h }]\n";
+const PAID: &str = r#"
+name: paid
+input: { order?: integer, total?: number }
+steps:
+  - { id: say, set: { order: "{{ input.order }}" } }
+output: { order: "{{ vars.order }}", from: "{{ trigger.type }}" }
+"#;
+const WAITS: &str = "name: waits\nsteps:\n  - { id: go, wait: { event: order.paid, filter: event.order == 7 } }\noutput: '{{ steps.go.output.total }}'\n";
+
+impl Setup {
+    async fn told(&self, path: &str, body: Value, status: u16) -> Value {
+        let (found, answer) = self.ask(Method::POST, path, Some(body)).await;
+        assert_eq!(found.as_u16(), status, "{path}: {answer}");
+        answer
+    }
+
+    async fn keep(&self, text: &str) -> String {
+        let made = self.told("/api/v1/workflows", json!({ "definition": text }), 201).await;
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    async fn ended(&self, run: &Value) -> Value {
+        let run = run.as_str().unwrap().parse().unwrap();
+        self.service.settle(run).await.unwrap();
+        self.service.output(run).await.unwrap()
+    }
+}
+
+// keeps A-03, A-21, A-32
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schedule_is_set_shown_paused_and_taken_away() {
+    let setup = Setup::new().await;
+    let workflow = setup.keep(TICK).await;
+    let body = json!({ "cron": "every weekday at 9am", "timezone": "Europe/Paris", "input": { "name": "Ada" } });
+    let made = setup.told("/api/v1/workflows/tick/schedules", body, 201).await;
+    assert_eq!((&made["workflow_id"], &made["kind"]), (&json!(workflow), &json!("recurring")));
+    assert_eq!(made["schedule"], "cron \"0 9 * * MON-FRI\" Europe/Paris");
+    let times = made["next_times_local"].as_array().unwrap();
+    assert!(times.len() == 5 && times.iter().all(|time| time.as_str().unwrap().contains(" 09:00 +0")), "{times:?}");
+    assert_eq!(made["next_times"].as_array().unwrap().len(), 5);
+
+    let body = json!({ "workflow": "tick", "at": "tomorrow 9am" });
+    let once = setup.told("/api/v1/schedules", body, 201).await;
+    assert_eq!((&once["kind"], once["next_times"].as_array().unwrap().len()), (&json!("scheduled"), 1));
+
+    let path = format!("/api/v1/schedules/{}", made["id"].as_str().unwrap());
+    let paused = setup.told(&format!("{path}/pause"), json!({}), 200).await;
+    assert_eq!((&paused["active"], &paused["next_times"]), (&json!(false), &json!([])));
+    assert_eq!(setup.told(&format!("{path}/pause"), json!({}), 200).await["off"], "it is paused");
+    let resumed = setup.told(&format!("{path}/resume"), json!({}), 200).await;
+    assert_eq!((&resumed["active"], &resumed["next_times"]), (&json!(true), &made["next_times"]));
+    assert_eq!(setup.get(&format!("{path}/decisions")).await.1["items"], json!([]));
+
+    // In place of both; what the definition says stays.
+    let body = json!({ "every": "15m", "replaces": true });
+    let every = setup.told("/api/v1/workflows/tick/schedules", body, 201).await;
+    let (_, list) = setup.get("/api/v1/workflows/tick/schedules").await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 2, "{list}");
+    let named = list["items"].as_array().unwrap().iter().find(|one| one["set_by"] == "definition").unwrap();
+    let named = format!("/api/v1/schedules/{}", named["id"].as_str().unwrap());
+    let (status, problem) = setup.ask(Method::DELETE, &named, None).await;
+    assert!(status == 409 && problem["detail"].as_str().unwrap().contains("pause it"), "{problem}");
+    let path = format!("/api/v1/schedules/{}", every["id"].as_str().unwrap());
+    assert_eq!(setup.ask(Method::DELETE, &path, None).await.0, 204);
+    assert_eq!(setup.get(&path).await.0, 404);
+    // A page at a time.
+    let (_, page) = setup.get("/api/v1/schedules?limit=1").await;
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["next"]), (1, &Value::Null));
+}
+
+// keeps A-21
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_understood_is_refused_with_what_can() {
+    let setup = Setup::new().await;
+    setup.keep(TICK).await;
+    for (body, part) in [
+        (json!({ "cron": "now and then" }), "schedules that are understood"),
+        (json!({ "at": "some day" }), "times that are understood"),
+        (json!({ "at": "2020-01-01T00:00:00Z" }), "give a time that is to come"),
+        (json!({ "every": "often" }), "`often` is no duration"),
+        (json!({ "every": "0s" }), "`continuous`"),
+        (json!({ "cron": "@daily", "every": "1h" }), "exactly one of"),
+        (json!({}), "exactly one of"),
+        (json!({ "cron": "@daily", "timezone": "Mars" }), "no time zone `Mars`"),
+        (json!({ "every": "1h", "input": { "nmae": "x" } }), "did you mean `name`?"),
+        (json!({ "every": "1h", "branch": "side" }), "no branch `side`"),
+    ] {
+        let path = "/api/v1/workflows/tick/schedules";
+        let (status, problem) = setup.ask(Method::POST, path, Some(body.clone())).await;
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(status == 422 && detail.contains(part), "{body}: {status} {problem}");
+    }
+    let seen = setup.told("/api/v1/schedules/preview", json!({ "cron": "daily at 9am" }), 200).await;
+    assert_eq!(seen["schedule"], "cron \"0 9 * * *\" UTC");
+    assert_eq!(setup.get("/api/v1/schedules").await.1["items"].as_array().unwrap().len(), 1, "nothing was set");
+}
+
+fn hook(setup: &Setup, id: &str, key: Option<&str>) -> RequestBuilder {
+    let request = setup.request(Method::POST, &format!("/hooks/{id}"));
+    match key {
+        Some(key) => request.header("X-GitHub-Delivery", key),
+        None => request,
+    }
+}
+
+// keeps B-09
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_starts_a_run_with_what_was_sent_if_the_filter_lets_it() {
+    let setup = Setup::guarded(Settings::default()).await;
+    let rules = "filter: { total: { greater: 100 } }, overlap: allow";
+    let text = format!("{PAID}triggers: [{{ webhook: new-order, {rules} }}]\n");
+    let written = relais_service::Written { text, ..Default::default() };
+    let new = relais_service::NewWorkflow { definition: Some(written), ..Default::default() };
+    setup.service.create_workflow(new).await.unwrap();
+    let body = json!({ "order": 7, "total": 120, "more": [1, 2] });
+    let (status, taken) = answered(hook(&setup, "new-order", Some("d1")), Some(body.clone())).await;
+    assert_eq!((status.as_u16(), &taken["started"]), (202, &json!(true)), "{taken}");
+    assert_eq!(setup.ended(&taken["run"]).await, json!({ "order": 7, "from": "webhook" }));
+    // The same delivery again is the same run.
+    let (status, again) = answered(hook(&setup, "new-order", Some("d1")), Some(body.clone())).await;
+    assert_eq!((status.as_u16(), &again["run"]), (202, &taken["run"]), "{again}");
+    let (_, other) = answered(hook(&setup, "new-order", Some("d2")), Some(body.clone())).await;
+    assert_ne!(other["run"], taken["run"]);
+    let (status, declined) = answered(hook(&setup, "new-order", None), Some(json!({ "total": 12 }))).await;
+    assert_eq!((status.as_u16(), &declined["started"], &declined["run"]), (200, &json!(false), &Value::Null));
+    assert!(declined["reason"].as_str().unwrap().contains("not greater than 100"), "{declined}");
+    // A form has texts, and a text is not greater than a number.
+    let form = hook(&setup, "new-order", None).header("content-type", "application/x-www-form-urlencoded");
+    let (status, declined) = answered(form.body("total=120"), None).await;
+    assert_eq!((status.as_u16(), &declined["started"]), (200, &json!(false)), "{declined}");
+    assert_eq!(answered(hook(&setup, "old-order", None), Some(json!({}))).await.0, 404);
+    assert_eq!(answered(hook(&setup, "new-order", None).body("no json"), None).await.0, 422);
+    let page = hook(&setup, "new-order", None).header("origin", "https://elsewhere.example");
+    assert_eq!(answered(page, Some(body)).await.0, 403);
+}
+
+fn signed(setup: &Setup, body: &str, secret: &str) -> RequestBuilder {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body.as_bytes());
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    hook(setup, "signed", None).header("X-Hub-Signature-256", format!("sha256={hex}")).body(body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_with_a_secret_hears_only_who_signs() {
+    let mut settings = Settings::default();
+    settings.secrets.insert("ORDER_SECRET".into(), "a long secret".into());
+    let setup = Setup::with(settings).await;
+    let trigger = "{ webhook: { id: signed, secret: \"${ORDER_SECRET}\" }, overlap: allow }";
+    setup.keep(&format!("{PAID}triggers: [{trigger}]\n")).await;
+    let body = r#"{"order": 1}"#;
+    assert_eq!(answered(signed(&setup, body, "a long secret"), None).await.0, 202);
+    let (status, problem) = answered(signed(&setup, body, "another"), None).await;
+    assert_eq!((status.as_u16(), &problem["kind"]), (401, &json!("unauthorized")), "{problem}");
+    assert!(!problem.to_string().contains("a long secret"));
+    assert_eq!(answered(hook(&setup, "signed", None).body(body), None).await.0, 401);
+}
+
+// keeps B-09
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_starts_what_waits_for_its_type_and_wakes_runs_once() {
+    let setup = Setup::new().await;
+    let filter = "filter: event.data.total > 100, overlap: allow";
+    let triggers = format!("triggers: [{{ event: order.paid, {filter} }}, {{ event: order.lost, overlap: allow }}]\n");
+    setup.keep(&format!("{PAID}{triggers}")).await;
+    let run = setup.begin(WAITS).await;
+    setup.service.settle(run).await.unwrap();
+
+    // Not the one that it waits for: it goes on waiting.
+    let other = json!({ "type": "order.paid", "data": { "order": 3, "total": 5 } });
+    let did = setup.told("/api/v1/events", other, 200).await;
+    assert_eq!((did["started"].as_array().unwrap().len(), did["declined"].as_array().unwrap().len()), (0, 1), "{did}");
+    assert!(did["declined"][0]["reason"].as_str().unwrap().contains("event.data.total > 100"), "{did}");
+    setup.service.settle(run).await.unwrap();
+    assert!(!setup.service.row(run).await.unwrap().summary.status.is_final());
+
+    let event = json!({ "type": "order.paid", "id": "e-7", "data": { "order": 7, "total": 500 } });
+    let did = setup.told("/api/v1/events", event.clone(), 200).await;
+    assert_eq!((did["started"].as_array().unwrap().len(), &did["woken"]), (1, &json!([run])), "{did}");
+    assert_eq!(setup.ended(&did["started"][0]["run"]).await, json!({ "order": 7, "from": "event" }));
+    setup.service.settle(run).await.unwrap();
+    assert_eq!(setup.service.output(run).await.unwrap(), 500);
+
+    // The same event again does nothing more, whoever waits by now.
+    let late = setup.begin(WAITS).await;
+    setup.service.settle(late).await.unwrap();
+    let again = setup.told("/api/v1/events", event, 200).await;
+    assert_eq!(
+        (&again["repeated"], &again["started"], &again["woken"]),
+        (&json!(true), &did["started"], &did["woken"])
+    );
+    assert!(!setup.service.row(late).await.unwrap().summary.status.is_final());
+    let twisted = json!({ "type": "order.paid", "id": "e-7", "data": {} });
+    setup.told("/api/v1/events", twisted, 409).await;
+    setup.told("/api/v1/events", json!({ "type": "" }), 422).await;
+}

@@ -1,0 +1,224 @@
+//! Events: somebody says that something happened. It starts runs of the triggers for its type and wakes the runs that
+//! wait for it, each once.
+
+use std::collections::HashMap;
+
+use relais_engine::{Awaiting, Command, CommandId, Entry, Event, FORMAT, Millis, Run, RunId, RunStatus};
+use relais_plan::{Op, TriggerOn, Until};
+use relais_runtime::prepare::load_plan;
+use relais_store::{Batch, Expect, Filter, Row};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::kept::{self, At, Kept};
+use crate::sent::{Fate, REMEMBERED_MS, Sent};
+use crate::{Error, Service, TriggerRecord};
+
+/// Types are names, ids are ids.
+const MAX_NAME_BYTES: usize = 255;
+/// Rows and triggers read at once.
+const PAGE: usize = 1_000;
+/// Pages of runs that are looked through for those that wait: a hundred thousand runs.
+const MAX_PAGES: usize = 100;
+/// A row names so many things that its run waits for; one with more is looked into.
+const AWAITS_SHOWN: usize = 20;
+/// How often an event is offered to a run that moves on at the same time.
+const MAX_TRIES: usize = 100;
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Happened {
+    pub kind: String,
+    pub data: Value,
+    /// The same id again is the same event again.
+    pub id: Option<String>,
+}
+
+/// What an event did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Effects {
+    pub fates: Vec<Fate>,
+    /// Runs that waited for it.
+    pub woken: Vec<RunId>,
+    /// Whether an event of this id was published before; these are its effects.
+    #[serde(default)]
+    pub is_repeated: bool,
+}
+
+/// An event with an id, remembered so that it has its effects once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Published {
+    id: String,
+    #[serde(rename = "type")]
+    kind: String,
+    data: String,
+    at: Millis,
+    effects: Option<Effects>,
+}
+
+impl Kept for Published {
+    const KIND: &'static str = "event";
+    const WORD: &'static str = "event";
+
+    fn id(&self) -> String {
+        self.id.clone()
+    }
+
+    fn due_at(&self) -> Option<Millis> {
+        Some(self.at.saturating_add(REMEMBERED_MS))
+    }
+}
+
+impl Service {
+    /// Publishes an event to all of the user's triggers and waiting runs.
+    pub async fn publish_event(&self, happened: Happened) -> Result<Effects, Error> {
+        check_name("type", &happened.kind)?;
+        let Some(id) = &happened.id else {
+            return self.take_effect(&happened, &Uuid::now_v7().to_string(), false).await;
+        };
+        check_name("id", id)?;
+        let (published, is_new) = self.remember(&happened, id).await?;
+        if let Some(effects) = published.it.effects {
+            return Ok(Effects { is_repeated: true, ..effects });
+        }
+        let effects = self.take_effect(&happened, id, !is_new).await?;
+        let done = Published { effects: Some(effects.clone()), ..published.it };
+        let mut edits = vec![kept::put(self.user(), &done, Expect::Any)?];
+        edits.extend(self.forgotten(Published::KIND).await?);
+        self.change(edits).await?;
+        Ok(effects)
+    }
+
+    /// The record of an event with this id, and whether it is new.
+    async fn remember(&self, happened: &Happened, id: &str) -> Result<(At<Published>, bool), Error> {
+        let (kind, at) = (happened.kind.clone(), self.core.clock.now());
+        let data = Uuid::new_v5(&Uuid::NAMESPACE_OID, happened.data.to_string().as_bytes()).to_string();
+        let new = Published { id: id.to_owned(), kind, data, at, effects: None };
+        match self.change(vec![kept::put(self.user(), &new, Expect::Absent)?]).await {
+            Ok(revisions) => {
+                let revision = revisions.first().copied().unwrap_or_default();
+                return Ok((At { it: new, revision }, true));
+            }
+            Err(Error::Stale(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let before = self.kept::<Published>(id).await?;
+        if (&before.it.kind, &before.it.data) == (&new.kind, &new.data) {
+            return Ok((before, false));
+        }
+        let text = "was published before with another type or other data; give each event an id of its own";
+        Err(Error::Conflict(format!("the event {id} {text}")))
+    }
+
+    /// `again`: an earlier try was cut off, so that some of it may have been done.
+    async fn take_effect(&self, happened: &Happened, id: &str, again: bool) -> Result<Effects, Error> {
+        let sent = Sent { key: Some(id.to_owned()), data: happened.data.clone() };
+        let mut effects = Effects::default();
+        // First those that wait, so that a run that this event starts is not among them.
+        for row in self.waiting_for(&happened.kind).await? {
+            if self.wake(row.summary.run, happened, id, again).await? {
+                effects.woken.push(row.summary.run);
+            }
+        }
+        for at in self.listeners(&happened.kind).await? {
+            effects.fates.push(self.fire_sent(at, &sent).await?);
+        }
+        Ok(effects)
+    }
+
+    async fn listeners(&self, kind: &str) -> Result<Vec<At<TriggerRecord>>, Error> {
+        let (mut found, mut after) = (Vec::new(), None);
+        for _ in 0..MAX_PAGES {
+            let page: Vec<At<TriggerRecord>> = self.page_kept(None, after.take(), PAGE).await?;
+            after = page.last().map(|last| last.it.id());
+            let is_last = page.len() < PAGE;
+            found.extend(page.into_iter().filter(|at| matches!(&at.it.on.on, TriggerOn::Event(of) if of == kind)));
+            if is_last {
+                return Ok(found);
+            }
+        }
+        Err(Error::Invalid(format!("there are more than {} triggers; remove some", PAGE * MAX_PAGES)))
+    }
+
+    /// Runs that may wait for events of a type. The row of a run at work does not say what its lanes wait for.
+    async fn waiting_for(&self, kind: &str) -> Result<Vec<Row>, Error> {
+        let status = vec![RunStatus::Running, RunStatus::Waiting];
+        let mut filter = Filter { status, limit: PAGE, ..Filter::default() };
+        let (mut found, mut plans) = (Vec::new(), HashMap::new());
+        for _ in 0..MAX_PAGES {
+            let page = self.runs(filter.clone()).await?;
+            for row in page.rows {
+                if self.may_wait(&row, kind, &mut plans).await? {
+                    found.push(row);
+                }
+            }
+            filter.cursor = page.cursor;
+            if filter.cursor.is_none() {
+                return Ok(found);
+            }
+        }
+        Err(Error::Busy(format!("more than {} runs are going; an event cannot reach them all", PAGE * MAX_PAGES)))
+    }
+
+    async fn may_wait(&self, row: &Row, kind: &str, plans: &mut HashMap<String, bool>) -> Result<bool, Error> {
+        let awaits = &row.summary.awaits;
+        if row.summary.status == RunStatus::Waiting && awaits.len() < AWAITS_SHOWN {
+            return Ok(awaits.iter().any(|word| word.strip_prefix("event:") == Some(kind)));
+        }
+        let hash = &row.summary.plan;
+        if let Some(names) = plans.get(hash) {
+            return Ok(*names);
+        }
+        let plan = load_plan(self.core.store.as_ref(), hash).await?;
+        let names =
+            plan.nodes.iter().any(|node| matches!(&node.op, Op::Wait(Until::Event { event, .. }) if event == kind));
+        plans.insert(hash.clone(), names);
+        Ok(names)
+    }
+
+    /// Gives the event to each step of a run that waits for it. It is appended behind exactly what was read, so that no
+    /// step gets it twice; says whether any got it.
+    async fn wake(&self, run: RunId, happened: &Happened, id: &str, again: bool) -> Result<bool, Error> {
+        let by = format!("event:{id}");
+        for _ in 0..MAX_TRIES {
+            let entries = self.core.store.load(run, 0).await?;
+            if again && has_received(&entries, &by) {
+                return Ok(true);
+            }
+            let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
+            let events: Vec<Event> = waits(&state, &happened.kind)
+                .map(|id| Event::Received { id, value: happened.data.clone(), by: by.clone() })
+                .collect();
+            if events.is_empty() || state.closed.is_some() {
+                return Ok(false);
+            }
+            let seq = entries.last().map_or(0, |last| last.seq) + 1;
+            let entry = Entry { seq, at: self.core.clock.now(), version: FORMAT, events };
+            let batch = Batch { run, entry: entry.into(), summary: None, release: false, blobs: Vec::new() };
+            match self.core.store.append(batch).await {
+                Ok(()) => return self.take_up(run).await.map(|()| true),
+                Err(relais_store::Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Busy(format!("run {run} moves on too fast to be told of an event; publish it again")))
+    }
+}
+
+fn waits<'a>(state: &'a Run, kind: &'a str) -> impl Iterator<Item = CommandId> + 'a {
+    let is_meant = move |command: &Command| matches!(command, Command::Await(Awaiting::Event(of)) if of == kind);
+    state.owed.iter().filter(move |(_, owed)| is_meant(&owed.command)).map(|(id, _)| *id)
+}
+
+fn has_received(entries: &[Entry], by: &str) -> bool {
+    let received = |event: &Event| matches!(event, Event::Received { by: of, .. } if of == by);
+    entries.iter().flat_map(|entry| &entry.events).any(received)
+}
+
+fn check_name(what: &str, text: &str) -> Result<(), Error> {
+    if !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("the `{what}` of an event is a text of 1 to {MAX_NAME_BYTES} bytes in one line")))
+}
