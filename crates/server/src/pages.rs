@@ -9,8 +9,8 @@ pub const DEFAULT_LIMIT: usize = 50;
 /// More than a client can use at once; bounds the memory of one answer.
 pub const MAX_LIMIT: usize = 1_000;
 
+/// Stands beside the filters of a list, so it lets other names pass.
 #[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Paging {
     /// Items on the page.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relais_engine::{RunId, RunStatus};
+use relais_engine::{Awaiting, Command, Run, RunId, RunStatus, Summary};
 use relais_store::Row;
 use tokio::time::{Instant, timeout_at};
 
@@ -44,8 +44,26 @@ impl Service {
             return Ok(false);
         }
         // Nor does it show what was appended behind it, before somebody takes the run up.
-        let (program, _, state) = self.load(summary.run).await?;
-        let now = relais_engine::summary(&program, &state);
-        Ok((now.status, &now.awaits) == (summary.status, &summary.awaits))
+        let (_, _, state) = self.load(summary.run).await?;
+        Ok(is_of(summary, &state))
     }
+}
+
+/// Whether a row shows all that its journal has: a pause, a cancel, an answer or a signal that nobody has come to yet
+/// is in the journal alone.
+fn is_of(row: &Summary, state: &Run) -> bool {
+    let waits_for = |what: &str| row.awaits.iter().any(|awaited| awaited == what);
+    let is_owed = |what: &String| match what.split_once(':') {
+        Some(("person", id)) => id.parse().is_ok_and(|id| state.owed.contains_key(&id)),
+        Some(("signal", name)) => state.owed.values().any(|owed| is_signal(&owed.command, name)),
+        Some(_) | None => true,
+    };
+    let is_closed = state.closed.is_some();
+    row.status.is_final() == is_closed
+        && (is_closed || waits_for("paused") == state.paused && state.cancels == 0)
+        && row.awaits.iter().all(is_owed)
+}
+
+fn is_signal(command: &Command, wanted: &str) -> bool {
+    matches!(command, Command::Await(Awaiting::Signal(name)) if name == wanted)
 }
