@@ -32,7 +32,7 @@ pub struct Outline {
     pub branch: Option<String>,
     pub name: String,
     pub steps: Vec<Planned>,
-    pub triggers: Vec<Timed>,
+    pub triggers: Vec<Times>,
 }
 
 /// A step as its author wrote it.
@@ -46,7 +46,7 @@ pub struct Planned {
 
 /// A trigger that fires by time, as it was understood.
 #[derive(Debug)]
-pub struct Timed {
+pub struct Times {
     pub what: String,
     /// None: it is past, or has no times of its own.
     pub next: Vec<Millis>,
@@ -81,7 +81,7 @@ impl Service {
         let steps = shown.map(|n| Planned { id: n.key.clone(), name: n.name.clone(), kind: n.kind.clone() });
         let mut triggers = Vec::new();
         for trigger in &plan.triggers {
-            match self.timed(trigger) {
+            match self.times_of(trigger) {
                 Ok(timed) => triggers.extend(timed),
                 Err(text) => findings.push(Finding::whole(text)),
             }
@@ -89,10 +89,10 @@ impl Service {
         Outline { branch: branch.map(str::to_owned), name: plan.name.clone(), steps: steps.collect(), triggers }
     }
 
-    fn timed(&self, trigger: &Trigger) -> Result<Option<Timed>, String> {
+    fn times_of(&self, trigger: &Trigger) -> Result<Option<Times>, String> {
         let now = self.core.clock.now();
         let schedule = schedule::parse(trigger, self.timezone(), now)?;
-        Ok(schedule.map(|schedule| Timed { what: schedule.describe(), next: schedule.next_times(now, SHOWN) }))
+        Ok(schedule.map(|schedule| Times { what: schedule.describe(), next: schedule.next_times(now, SHOWN) }))
     }
 
     /// A definition of any format in the native one.

@@ -55,7 +55,7 @@ use relais_store::{Options, SqliteStore, Store};
 use tokio::sync::Notify;
 
 pub use agents::{Agent, AgentChange, NewAgent};
-pub use checking::{Outline, Planned, Report, Timed};
+pub use checking::{Outline, Planned, Report, Times};
 pub use config::Config;
 pub use decisions::Decision;
 pub use definitions::{Checked, Definition, Definitions, Whole, source_of};

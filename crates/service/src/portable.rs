@@ -186,7 +186,7 @@ impl Service {
             let workflow = self.arriving_workflow(packed, &package, on_clash, &arriving).await?;
             arriving.workflows.push((workflow, packed));
         }
-        let edits = self.arrival_edits(&arriving).await?;
+        let edits = self.import_edits(&arriving).await?;
         self.change(edits).await?;
         let first = arriving.workflows.first().map(|(workflow, _)| workflow.id.to_string()).unwrap_or_default();
         self.kept(&first).await
@@ -265,7 +265,7 @@ impl Service {
         Err(clash(T::WORD, name))
     }
 
-    async fn arrival_edits(&self, arriving: &Arriving<'_>) -> Result<Vec<Edit>, Error> {
+    async fn import_edits(&self, arriving: &Arriving<'_>) -> Result<Vec<Edit>, Error> {
         let pending = arriving.pending();
         let mut edits = Vec::new();
         for agent in &arriving.agents {

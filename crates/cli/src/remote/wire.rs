@@ -210,14 +210,15 @@ struct Found {
     column: Option<usize>,
     start: u32,
     end: u32,
+    path: Option<String>,
     message: String,
     help: Option<String>,
 }
 
 impl From<Found> for Finding {
     fn from(found: Found) -> Finding {
-        let Found { severity, line, column, start, end, message, help } = found;
-        Finding { severity, line, column, span: Span { start, end }, message, help }
+        let Found { severity, line, column, start, end, path, message, help } = found;
+        Finding { severity, line, column, span: Span { start, end }, path, message, help }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Definitions that are looked at and not kept: checked, converted, described.
 
-use relais_service::{Outline, Planned, Report, Timed};
+use relais_service::{Outline, Planned, Report, Times};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -80,7 +80,7 @@ impl From<Report> for DefinitionReport {
 impl From<Outline> for DefinitionPart {
     fn from(Outline { branch, steps, triggers, .. }: Outline) -> DefinitionPart {
         let step = |Planned { id, name, kind }: Planned| PlannedStep { id, name, kind };
-        let timed = |Timed { what, next }: Timed| TriggerTimes {
+        let timed = |Times { what, next }: Times| TriggerTimes {
             description: what,
             next_times: next.into_iter().map(instant).collect(),
         };
