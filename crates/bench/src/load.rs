@@ -45,6 +45,10 @@ impl World for Nowhere {
         None
     }
 
+    fn servers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn price_known(&self, _model: &str) -> bool {
         true
     }

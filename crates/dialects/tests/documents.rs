@@ -165,6 +165,10 @@ impl World for BuiltIn {
         Some(TOOLS.iter().map(|(name, arguments)| ((*name).to_owned(), schema(arguments))).collect())
     }
 
+    fn servers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn price_known(&self, _model: &str) -> bool {
         true
     }

@@ -185,6 +185,10 @@ impl World for Known<'_> {
         Some(tools.iter().map(|t| (t.name.clone(), t.parameters.clone())).collect())
     }
 
+    fn servers(&self) -> Vec<String> {
+        self.definitions.config.settings.mcp.keys().cloned().collect()
+    }
+
     fn price_known(&self, model: &str) -> bool {
         let default = self.definitions.config.settings.default_model.as_deref();
         let model = if model.is_empty() { default } else { Some(model) };

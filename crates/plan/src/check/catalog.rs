@@ -20,7 +20,8 @@ pub(super) fn check(plan: &Plan, flow: &Flow<'_>, tools: Option<&Tools<'_>>, wor
     let mut problems = Vec::new();
     agents(plan, &mut problems);
     if let Some(tools) = tools {
-        let shelf = Shelf::new(plan, tools);
+        let configured = world.servers();
+        let shelf = Shelf::new(plan, tools, &configured);
         uses(plan).into_iter().for_each(|(name, span, user)| problems.extend(shelf.check(name, span, &user)));
     }
     rules(plan, tools, &mut problems);
@@ -81,9 +82,10 @@ struct Shelf<'a> {
 }
 
 impl<'a> Shelf<'a> {
-    fn new(plan: &'a Plan, tools: &'a Tools<'a>) -> Shelf<'a> {
+    fn new(plan: &'a Plan, tools: &'a Tools<'a>, configured: &'a [String]) -> Shelf<'a> {
         let listed = tools.keys().filter_map(|name| server_of(name)).collect();
-        Shelf { tools, listed, declared: plan.servers.keys().map(String::as_str).collect() }
+        let declared = plan.servers.keys().chain(configured).map(String::as_str).collect();
+        Shelf { tools, listed, declared }
     }
 
     fn check(&self, name: &str, span: Span, user: &str) -> Option<Problem> {

@@ -19,6 +19,8 @@ use crate::{Plan, Problems};
 pub trait World {
     /// All tools that exist, with the JSON Schema of their arguments; none means that it is not known yet.
     fn tools(&self) -> Option<Vec<(String, serde_json::Value)>>;
+    /// MCP servers that the configuration names. Their tools may be unknown until somebody asks them.
+    fn servers(&self) -> Vec<String>;
     /// Dollars per token are known for this model (needed where there is a USD budget).
     fn price_known(&self, model: &str) -> bool;
 }

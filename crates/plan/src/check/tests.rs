@@ -22,6 +22,10 @@ impl World for Known {
         Some(tools.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect())
     }
 
+    fn servers(&self) -> Vec<String> {
+        vec!["post".to_owned()]
+    }
+
     fn price_known(&self, model: &str) -> bool {
         model == "openai/gpt-4o-mini"
     }
@@ -360,7 +364,18 @@ fn agents() {
 #[test]
 fn tools() {
     let with = |tools: Value| json!({"agents": {"a": {"tools": tools}}, "steps": [{"id": "s", "agent": "a"}], "mcp": {"bank": {}}});
-    expect(with(json!(["read_file", "mcp:shop/*", "mcp:shop/buy", "*_file", "mcp:bank/pay", "mcp:bank/*"])), &[]);
+    expect(
+        with(json!([
+            "read_file",
+            "mcp:shop/*",
+            "mcp:shop/buy",
+            "*_file",
+            "mcp:bank/pay",
+            "mcp:bank/*",
+            "mcp:post/send"
+        ])),
+        &[],
+    );
     expect(
         with(json!(["reed_file"])),
         &["error: agent `a` uses the tool `reed_file`, which does not exist | did you mean `read_file`?"],
@@ -372,7 +387,7 @@ fn tools() {
     expect(
         with(json!(["mcp:nowhere_known/x"])),
         &[
-            "error: agent `a` uses the MCP server `nowhere_known`, which is not known | MCP servers are: `bank`, `shop`; declare it in the file or the configuration",
+            "error: agent `a` uses the MCP server `nowhere_known`, which is not known | MCP servers are: `bank`, `post`, `shop`; declare it in the file or the configuration",
         ],
     );
     expect(
@@ -553,6 +568,9 @@ fn unknown_world() {
     impl World for Unknown {
         fn tools(&self) -> Option<Vec<(String, Value)>> {
             None
+        }
+        fn servers(&self) -> Vec<String> {
+            Vec::new()
         }
         fn price_known(&self, _model: &str) -> bool {
             false
