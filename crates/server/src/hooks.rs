@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::body::{Json, Path, read};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 
 /// What is sent is kept with the run; files belong elsewhere.
 const MAX_HOOK_BYTES: usize = 1024 * 1024;
@@ -47,7 +47,7 @@ struct Taken {
         ("X-Signature-256" = Option<String>, Header, description = "`sha256=` and the HMAC-SHA256 of the body in hex, where the trigger has a secret; also in the forms of GitHub and Standard Webhooks")),
     responses((status = ACCEPTED, body = Taken, description = "A run starts"),
         (status = OK, body = Taken, description = "It starts nothing, and why"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        Problems))]
 async fn post(
     State(app): State<App>,
     Path(id): Path<String>,

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::App;
 use crate::body::Json;
 use crate::caller::Runs;
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(publish))
@@ -73,7 +73,7 @@ impl From<Effects> for EventEffects {
 
 /// Publish an event: it starts the triggers for its type and wakes the runs that wait for it.
 #[utoipa::path(post, path = "/events", operation_id = "publish_event", tag = "events", request_body = PublishEvent,
-    responses((status = OK, body = EventEffects), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = EventEffects), Problems))]
 async fn publish(Runs(service): Runs, Json(body): Json<PublishEvent>) -> Result<Json<EventEffects>, Problem> {
     let PublishEvent { kind, data, id } = body;
     Ok(Json(service.publish_event(Happened { kind, data, id }).await?.into()))

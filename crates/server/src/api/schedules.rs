@@ -14,7 +14,7 @@ use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Writes};
 use crate::pages::{Page, Paging};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::{Created, Tagged};
 use crate::times::instant;
 
@@ -26,6 +26,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(pause))
         .routes(routes!(resume))
         .routes(routes!(decisions))
+        .routes(routes!(trigger_decisions))
         .routes(routes!(list_of_workflow, create_for_workflow))
 }
 
@@ -262,7 +263,7 @@ impl From<Decision> for DecisionView {
 
 /// List schedules, those of definitions too, with their next five times.
 #[utoipa::path(get, path = "/schedules", operation_id = "list_schedules", tag = "schedules", params(Paging),
-    responses((status = OK, body = Page<ScheduleView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<ScheduleView>), Problems))]
 async fn list(Reads(service): Reads, Query(paging): Query<Paging>) -> Result<Json<Page<ScheduleView>>, Problem> {
     let limit = paging.limit();
     let (found, next) = service.schedules(paging.cursor, limit).await?;
@@ -271,7 +272,7 @@ async fn list(Reads(service): Reads, Query(paging): Query<Paging>) -> Result<Jso
 
 /// Set when a workflow runs by itself; answers what was understood.
 #[utoipa::path(post, path = "/schedules", operation_id = "create_schedule", tag = "schedules", request_body = ScheduleTime,
-    responses((status = CREATED, body = ScheduleView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = CREATED, body = ScheduleView), Problems))]
 async fn create(Writes(service): Writes, Json(mut body): Json<ScheduleTime>) -> Result<Created<ScheduleView>, Problem> {
     let Some(workflow) = body.workflow.take() else {
         return Err(Problem::invalid("say in `workflow` which one, by id, alias or name"));
@@ -281,21 +282,21 @@ async fn create(Writes(service): Writes, Json(mut body): Json<ScheduleTime>) -> 
 
 /// Show what a schedule would mean, with its next five times; nothing is set.
 #[utoipa::path(post, path = "/schedules/preview", operation_id = "preview_schedule", tag = "schedules", request_body = ScheduleTime,
-    responses((status = OK, body = SchedulePreview), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = SchedulePreview), Problems))]
 async fn preview(Writes(service): Writes, Json(body): Json<ScheduleTime>) -> Result<Json<SchedulePreview>, Problem> {
     Ok(Json(service.preview_schedule(&body.into())?.into()))
 }
 
 /// Read a schedule.
 #[utoipa::path(get, path = "/schedules/{id}", operation_id = "get_schedule", tag = "schedules", params(("id" = Uuid, Path)),
-    responses((status = OK, body = ScheduleView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = ScheduleView), Problems))]
 async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Tagged<ScheduleView>, Problem> {
     Ok(tagged(service.schedule_at(id).await?))
 }
 
 /// Take a schedule away; a run that is going goes on. One that a definition names can only be paused.
 #[utoipa::path(delete, path = "/schedules/{id}", operation_id = "delete_schedule", tag = "schedules", params(("id" = Uuid, Path)),
-    responses((status = NO_CONTENT), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = NO_CONTENT), Problems))]
 async fn remove(Writes(service): Writes, Path(id): Path<Uuid>) -> Result<StatusCode, Problem> {
     service.cancel_schedule(id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -303,30 +304,39 @@ async fn remove(Writes(service): Writes, Path(id): Path<Uuid>) -> Result<StatusC
 
 /// Pause a schedule: nothing starts until it is resumed.
 #[utoipa::path(post, path = "/schedules/{id}/pause", operation_id = "pause_schedule", tag = "schedules", params(("id" = Uuid, Path)),
-    responses((status = OK, body = ScheduleView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = ScheduleView), Problems))]
 async fn pause(Writes(service): Writes, Path(id): Path<Uuid>) -> Result<Tagged<ScheduleView>, Problem> {
     Ok(tagged(service.pause_schedule(id).await?))
 }
 
 /// Resume a schedule from its next time on; what passed meanwhile is not made up for.
 #[utoipa::path(post, path = "/schedules/{id}/resume", operation_id = "resume_schedule", tag = "schedules", params(("id" = Uuid, Path)),
-    responses((status = OK, body = ScheduleView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = ScheduleView), Problems))]
 async fn resume(Writes(service): Writes, Path(id): Path<Uuid>) -> Result<Tagged<ScheduleView>, Problem> {
     Ok(tagged(service.resume_schedule(id).await?))
 }
 
 /// List what was decided about a schedule lately, newest first: what started, what did not, and why.
 #[utoipa::path(get, path = "/schedules/{id}/decisions", operation_id = "list_schedule_decisions", tag = "schedules", params(("id" = Uuid, Path)),
-    responses((status = OK, body = Page<DecisionView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<DecisionView>), Problems))]
 async fn decisions(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Json<Page<DecisionView>>, Problem> {
     let found = service.schedule_decisions(id).await?;
+    Ok(Json(Page { items: found.into_iter().map(DecisionView::from).collect(), next: None }))
+}
+
+/// List what was decided about any trigger lately, newest first: webhooks and events, too.
+#[utoipa::path(get, path = "/triggers/{id}/decisions", operation_id = "list_trigger_decisions", tag = "triggers", params(("id" = Uuid, Path)),
+    responses((status = OK, body = Page<DecisionView>), Problems))]
+async fn trigger_decisions(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Json<Page<DecisionView>>, Problem> {
+    service.trigger(id).await?;
+    let found = service.decisions(id).await?;
     Ok(Json(Page { items: found.into_iter().map(DecisionView::from).collect(), next: None }))
 }
 
 /// List the schedules of a workflow.
 #[utoipa::path(get, path = "/workflows/{id}/schedules", operation_id = "list_workflow_schedules", tag = "schedules",
     params(("id" = String, Path, description = "Id, alias or name")),
-    responses((status = OK, body = Page<ScheduleView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<ScheduleView>), Problems))]
 async fn list_of_workflow(Reads(service): Reads, Path(id): Path<String>) -> Result<Json<Page<ScheduleView>>, Problem> {
     let found = service.schedules_of(&id).await?;
     Ok(Json(Page { items: found.into_iter().map(ScheduleView::from).collect(), next: None }))
@@ -335,7 +345,7 @@ async fn list_of_workflow(Reads(service): Reads, Path(id): Path<String>) -> Resu
 /// Set when this workflow runs by itself.
 #[utoipa::path(post, path = "/workflows/{id}/schedules", operation_id = "create_workflow_schedule", tag = "schedules", request_body = ScheduleTime,
     params(("id" = String, Path, description = "Id, alias or name")),
-    responses((status = CREATED, body = ScheduleView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = CREATED, body = ScheduleView), Problems))]
 async fn create_for_workflow(
     Writes(service): Writes,
     Path(id): Path<String>,

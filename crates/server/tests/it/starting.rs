@@ -30,7 +30,7 @@ impl Setup {
         made["id"].as_str().unwrap().to_owned()
     }
 
-    async fn ended(&self, run: &Value) -> Value {
+    async fn outcome(&self, run: &Value) -> Value {
         let run = run.as_str().unwrap().parse().unwrap();
         self.service.settle(run).await.unwrap();
         self.service.output(run).await.unwrap()
@@ -126,7 +126,7 @@ async fn a_webhook_starts_a_run_with_what_was_sent_if_the_filter_lets_it() {
     let body = json!({ "order": 7, "total": 120, "more": [1, 2] });
     let (status, taken) = answered(hook(&setup, "new-order", Some("d1")), Some(body.clone())).await;
     assert_eq!((status.as_u16(), &taken["started"]), (202, &json!(true)), "{taken}");
-    assert_eq!(setup.ended(&taken["run"]).await, json!({ "order": 7, "from": "webhook" }));
+    assert_eq!(setup.outcome(&taken["run"]).await, json!({ "order": 7, "from": "webhook" }));
     // The same delivery again is the same run.
     let (status, again) = answered(hook(&setup, "new-order", Some("d1")), Some(body.clone())).await;
     assert_eq!((status.as_u16(), &again["run"]), (202, &taken["run"]), "{again}");
@@ -187,7 +187,11 @@ async fn an_event_starts_what_waits_for_its_type_and_wakes_runs_once() {
     let event = json!({ "type": "order.paid", "id": "e-7", "data": { "order": 7, "total": 500 } });
     let did = setup.told("/api/v1/events", event.clone(), 200).await;
     assert_eq!((did["started"].as_array().unwrap().len(), &did["woken"]), (1, &json!([run])), "{did}");
-    assert_eq!(setup.ended(&did["started"][0]["run"]).await, json!({ "order": 7, "from": "event" }));
+    assert_eq!(setup.outcome(&did["started"][0]["run"]).await, json!({ "order": 7, "from": "event" }));
+    let path = format!("/api/v1/triggers/{}/decisions", did["started"][0]["trigger"].as_str().unwrap());
+    let (_, decided) = setup.get(&path).await;
+    let starts: Vec<&Value> = decided["items"].as_array().unwrap().iter().map(|one| &one["starts"]).collect();
+    assert_eq!(starts, [true, false], "{decided}");
     setup.service.settle(run).await.unwrap();
     assert_eq!(setup.service.output(run).await.unwrap(), 500);
 
