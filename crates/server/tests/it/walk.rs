@@ -91,7 +91,6 @@ fn body(operation: &str) -> Value {
             let workflow = json!({ "id": uuid::Uuid::now_v7(), "name": "asks", "versions": [] });
             json!({ "package": { "relais_export": 1, "workflows": [workflow], "agents": [] } })
         }
-        "start_run" => json!({ "definition": "name: short\nsteps: [{ wait: 1ms }]" }),
         "check_definition" | "convert_definition" => json!({ "definition": ASKS }),
         "create_token" => json!({ "user": "ada", "name": "stolen", "scopes": ["read"] }),
         other => panic!("give {other} an example of its body in {}", file!()),
