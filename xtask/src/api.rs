@@ -4,11 +4,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::workspace::{Workspace, run as run_program};
+use crate::workspace::{Workspace, output_of, run as run_program};
 
 /// Requests of each kind for each operation: a few minutes in all, at most.
 const EXAMPLES: &str = "25";
@@ -25,16 +26,28 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     if home.exists() {
         fs::remove_dir_all(&home).with_context(|| format!("cannot empty {}", home.display()))?;
     }
+    let token = token(workspace, &home)?;
     let (mut server, address) = start(workspace, &home)?;
-    let outcome = attack(workspace, &address);
+    let outcome = attack(workspace, &address, &token);
     // It may have fallen over; then the attack has failed as well.
     let _ = server.kill();
     server.wait().context("cannot wait for the server")?;
     outcome
 }
 
-fn start(workspace: &Workspace, home: &std::path::Path) -> Result<(Child, String)> {
-    let mut command = workspace.program(workspace.target.join("debug/relais"));
+/// The token of somebody who may do everything, so that requests come as far as they can.
+fn token(workspace: &Workspace, home: &Path) -> Result<String> {
+    let mut command = workspace.program(relais(workspace));
+    command.args(["token", "create", "--scope", "admin", "--scope", "read", "--scope", "run", "--scope", "write"]);
+    Ok(output_of(command.env("RELAIS_HOME", home))?.trim().to_owned())
+}
+
+fn relais(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("debug/relais")
+}
+
+fn start(workspace: &Workspace, home: &Path) -> Result<(Child, String)> {
+    let mut command = workspace.program(relais(workspace));
     command.args(["serve", "--listen", "127.0.0.1:0"]).env("RELAIS_HOME", home);
     let mut server = command.stderr(Stdio::piped()).spawn().context("cannot start the server")?;
     let output = server.stderr.take().context("the server has no output")?;
@@ -45,9 +58,10 @@ fn start(workspace: &Workspace, home: &std::path::Path) -> Result<(Child, String
     Ok((server, address))
 }
 
-fn attack(workspace: &Workspace, address: &str) -> Result<()> {
+fn attack(workspace: &Workspace, address: &str, token: &str) -> Result<()> {
     let mut schemathesis = workspace.program(workspace.peers().join("venv/bin/schemathesis"));
     schemathesis.args(["run", &format!("http://{address}/api/v1/openapi.json"), "--checks", CHECKS]);
+    schemathesis.args(["--header", &format!("Authorization: Bearer {token}")]);
     schemathesis.args(["--phases", "examples,coverage,fuzzing", "--max-examples", EXAMPLES, "--seed", SEED]);
     run_program(schemathesis.args(["--request-timeout", "70", "--no-color"]))
 }

@@ -37,7 +37,7 @@ use crate::problem::Problem;
     info(title = "Relais", description = "Runs agent workflows: definitions, runs, schedules, triggers, outputs."),
     components(schemas(Problem)),
     modifiers(&Bearer),
-    security(("bearer" = []))
+    security((), ("bearer" = []))
 )]
 struct Base;
 

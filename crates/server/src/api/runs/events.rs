@@ -13,7 +13,7 @@ use relais_service::narrate::Notice;
 use relais_service::{Following, Place};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -38,8 +38,21 @@ pub fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 struct From {
     /// Where the header `Last-Event-ID` cannot be sent: the id of the last event that was seen.
-    #[param(pattern = r"^\d{1,18}\.\d{1,18}$")]
+    #[param(pattern = r"^(\d{1,18}\.\d{1,18})?$")]
     last_event_id: Option<String>,
+}
+
+/// One event of the stream.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the stream writes its fields line by line")]
+struct Streamed {
+    /// The entry and the number in it; what `Last-Event-ID` takes.
+    #[schema(example = "12.0")]
+    id: Option<String>,
+    /// What happened: `step_completed`.
+    event: Option<String>,
+    /// JSON.
+    data: Option<String>,
 }
 
 /// The events of a run from its beginning, or behind the last one seen, until it has ended.
@@ -51,7 +64,7 @@ struct From {
 #[utoipa::path(get, path = "/runs/{id}/events", operation_id = "stream_run_events", tag = "runs",
     params(("id" = Uuid, Path), From,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was seen",
-            pattern = r"^\d{1,18}\.\d{1,18}$")),
+            pattern = r"^(\d{1,18}\.\d{1,18})?$")),
     responses((status = OK, content((String = "text/event-stream"), (Vec<Object> = "application/json"))),
         (status = NO_CONTENT, description = "The run has ended and all of it was seen"), Problems))]
 async fn events(

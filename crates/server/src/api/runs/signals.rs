@@ -20,6 +20,7 @@ use crate::problem::{Problem, Problems};
 
 /// More than this is a slip.
 const MAX_USD: f64 = 1e6;
+const MAX_COUNT: u64 = 1_000_000_000_000_000;
 
 pub fn routes() -> OpenApiRouter<App> {
     let flow = OpenApiRouter::new().routes(routes!(cancel)).routes(routes!(pause)).routes(routes!(resume));
@@ -63,8 +64,11 @@ async fn pause(Runs(service): Runs, Path(run): Path<Uuid>, Json(_nothing): Json<
 struct Budget {
     #[schema(minimum = 0, maximum = 1000000)]
     usd: Option<f64>,
+    #[schema(maximum = 1000000000000000i64)]
     tokens: Option<u64>,
+    #[schema(maximum = 1000000000000000i64)]
     model_calls: Option<u64>,
+    #[schema(maximum = 1000000000000000i64)]
     tool_calls: Option<u64>,
     /// `10m`, `2h`.
     #[schema(example = "10m")]
@@ -82,11 +86,20 @@ impl Budget {
         let ms = |text: String| parse_duration(&text).ok_or_else(|| unclear(&text));
         Ok(relais_plan::Budget {
             usd_nanos: self.usd.map(nanos).transpose()?,
-            tokens: self.tokens,
-            model_calls: self.model_calls,
-            tool_calls: self.tool_calls,
+            tokens: count("tokens", self.tokens)?,
+            model_calls: count("model_calls", self.model_calls)?,
+            tool_calls: count("tool_calls", self.tool_calls)?,
             time_ms: self.time.map(ms).transpose()?,
         })
+    }
+}
+
+fn count(name: &str, count: Option<u64>) -> Result<Option<u64>, Problem> {
+    match count {
+        Some(count) if count > MAX_COUNT => {
+            Err(Problem::invalid(format!("budget.{name}: {count} is more than {MAX_COUNT}")))
+        }
+        other => Ok(other),
     }
 }
 
