@@ -190,7 +190,9 @@ async def a_person_is_asked(assistant):
     async def on_progress(done, total, message):
         seen.append(message)
 
+    began = anyio.current_time()
     run = await assistant.call(own, {"order": "A-7"}, progress_callback=on_progress)
+    assert anyio.current_time() - began < 40, "a run that asks is shown at once, not when the time to wait is up"
     assert run["status"] == "waiting" and run["workflow_id"] == an_id(made), run
     assert any("asks a person: Refund A-7?" in message for message in seen), seen
     question = run["questions"][0]
