@@ -93,6 +93,7 @@ pub async fn create(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
         name: arguments.text(&["name"])?.unwrap_or_default(),
         description: arguments.text(&["description"])?.unwrap_or_default(),
         definition: definition(&mut arguments, Value::Null)?,
+        once: None,
     };
     let made = guest.service.create_agent(new).await.map_err(trouble)?;
     Ok(given(shown(&made.it)))

@@ -2,7 +2,7 @@
 
 use relais_mcp::serving::{Given, Trouble};
 use relais_plan::Effect as ToolEffect;
-use relais_service::ToolSpec;
+use relais_runtime::tool::ToolSpec;
 use relais_service::access::Scope;
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ use super::arguments::Arguments;
 use super::attend::Attended;
 use super::render::given;
 use super::tools::{Effect, Spec, text, user_id};
+use super::trouble::trouble;
 
 /// Tools of one answer; a search makes it fewer.
 const LISTED_MAX: usize = 100;
@@ -38,7 +39,7 @@ pub fn list_spec() -> Spec {
 pub async fn list(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
     let search = arguments.text(&["search"])?.unwrap_or_default().to_lowercase();
     let details = arguments.flag("details").unwrap_or(false);
-    let listed = guest.service.tools().await;
+    let listed = guest.service.tools().await.map_err(trouble)?;
     let fits = |tool: &&ToolSpec| format!("{}\n{}", tool.name, tool.description).to_lowercase().contains(&search);
     let found: Vec<&ToolSpec> = listed.tools.iter().filter(fits).collect();
     let tools: Vec<Value> = found.iter().take(LISTED_MAX).map(|tool| shown(tool, details)).collect();

@@ -1,10 +1,8 @@
 //! Tools for when workflows run by themselves, and for stopping them.
 
 use relais_mcp::serving::{Given, Trouble};
-use relais_plan::TriggerOn;
-use relais_plan::schedule::is_calendar;
 use relais_service::access::Scope;
-use relais_service::{Error, Origin, Rhythm, Timed};
+use relais_service::{Origin, Rhythm, SetSchedule, Timed};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -15,9 +13,6 @@ use super::tools::{Effect, Spec, same_as, text, user_id};
 use super::trouble::trouble;
 use super::{Guest, runs};
 
-const FORMS: &str = "A schedule_time is RFC 3339 or words: `tomorrow 9am`, `in 20 minutes`, `next friday at 17:30`. A \
-                     cron_expression has 5 or 6 fields, or is `@daily`, `daily at 9am`, `every weekday at 8:30`, \
-                     `every 15 minutes`, `daily@09:00` or `weekly@1,3,5@09:00`.";
 const TYPES: [&str; 3] = ["immediate", "scheduled", "recurring"];
 
 pub fn schedule_spec() -> Spec {
@@ -50,42 +45,36 @@ pub async fn schedule(guest: &Guest, mut arguments: Arguments, client: &Attended
     let kind = arguments.text(&["schedule_type"])?.unwrap_or_default();
     let timezone = arguments.text(&["timezone"])?;
     let time = when(&kind, &mut arguments)?;
-    let Some(on) = time else {
+    let Some(set) = time else {
         // Whoever may only change things may not start them.
         guest.access.may(Scope::Run).map_err(trouble)?;
         return runs::run(guest, arguments, client).await;
     };
     let workflow = guest.wanted_workflow(&mut arguments).await?.it;
-    let timed = guest.service.set_timing(workflow.id, on, timezone).await.map_err(with_forms)?;
+    let set = SetSchedule { timezone, ..set };
+    let timed = guest.service.schedule(&workflow.id.to_string(), set).await.map_err(trouble)?;
     let mut content = shown(&timed);
     content["workflow_id"] = json!(workflow.id);
     content["schedule_type"] = json!(kind);
     Ok(given(content))
 }
 
-/// A time that was not understood, with the forms that are.
-pub fn with_forms(error: Error) -> Trouble {
-    match trouble(error) {
-        Trouble::Invalid(text) => Trouble::Invalid(format!("{}. {FORMS}", text.trim_end_matches('.'))),
-        other @ (Trouble::NotFound(_) | Trouble::Internal(_)) => other,
-    }
-}
-
 /// None means now. A time that the type does not use contradicts it.
-pub fn when(kind: &str, arguments: &mut Arguments) -> Result<Option<TriggerOn>, Trouble> {
+pub fn when(kind: &str, arguments: &mut Arguments) -> Result<Option<SetSchedule>, Trouble> {
     let time = arguments.text(&["schedule_time"])?;
     let cron = arguments.text(&["cron_expression"])?;
     let wrong = |text: &str| Err(Trouble::Invalid(text.to_owned()));
+    // A chain has one schedule: what is said now replaces what was said before.
+    let set = SetSchedule { replaces: true, ..SetSchedule::default() };
     match (kind, time, cron) {
         ("immediate", None, None) => Ok(None),
         ("immediate", _, _) => {
             wrong("`immediate` means now; with a time say `scheduled`, with a cron_expression `recurring`.")
         }
-        ("scheduled", Some(time), None) => Ok(Some(TriggerOn::At(time))),
+        ("scheduled", Some(time), None) => Ok(Some(SetSchedule { at: Some(time), ..set })),
         ("scheduled", None, _) => wrong("`scheduled` needs `schedule_time`, such as `tomorrow 9am`."),
         ("scheduled", Some(_), Some(_)) => wrong("`scheduled` runs once; cron_expression belongs to `recurring`."),
-        (_, None, Some(cron)) if is_calendar(&cron) => Ok(Some(TriggerOn::Calendar(cron))),
-        (_, None, Some(cron)) => Ok(Some(TriggerOn::Cron(cron))),
+        (_, None, Some(cron)) => Ok(Some(SetSchedule { cron: Some(cron), ..set })),
         (_, _, None) => wrong("`recurring` needs `cron_expression`, such as `0 9 * * MON-FRI` or `daily at 9am`."),
         (_, Some(_), Some(_)) => wrong("`recurring` goes by cron_expression; schedule_time belongs to `scheduled`."),
     }
@@ -95,8 +84,8 @@ pub fn shown(timed: &Timed) -> Value {
     let trigger = &timed.trigger;
     json!({
         "schedule_id": trigger.uuid,
-        "schedule": timed.words,
-        "next_times": timed.next_times,
+        "schedule": timed.understood.words,
+        "next_times": timed.understood.next_times,
         "branchId": trigger.branch,
         "set_by": match trigger.origin { Origin::Definition => "definition", Origin::Call => "schedule_workflow" },
         "off": trigger.off,
@@ -105,7 +94,7 @@ pub fn shown(timed: &Timed) -> Value {
 
 impl Guest {
     pub async fn schedules(&self, workflow: Uuid) -> Result<Vec<Value>, Trouble> {
-        Ok(self.service.timings(workflow).await.map_err(trouble)?.iter().map(shown).collect())
+        Ok(self.service.schedules_of(&workflow.to_string()).await.map_err(trouble)?.iter().map(shown).collect())
     }
 }
 
@@ -144,7 +133,7 @@ pub async fn cancel(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
     };
     let help = "say which workflow is to be cancelled, by id, alias or name; list_workflows lists them";
     let workflow = guest.workflow(&arguments.must(WORKFLOW, help)?).await?.it;
-    let schedules = guest.service.cancel_timings(workflow.id, which).await.map_err(trouble)?;
+    let schedules = guest.service.cancel_schedules(workflow.id, which).await.map_err(trouble)?;
     let runs = match kind {
         Some(_) => Vec::new(),
         None => {
@@ -152,7 +141,7 @@ pub async fn cancel(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
             guest.service.cancel_runs_of(workflow.id).await.map_err(trouble)?
         }
     };
-    let words: Vec<&str> = schedules.iter().map(|timed| timed.words.as_str()).collect();
+    let words: Vec<&str> = schedules.iter().map(|timed| timed.understood.words.as_str()).collect();
     let content = json!({ "workflow_id": workflow.id, "cancelled_schedules": words, "cancelled_runs": runs });
     Ok(given(content))
 }
@@ -164,25 +153,23 @@ mod tests {
 
     #[test]
     fn the_time_must_fit_the_type() {
-        let check = |kind: &str, given: Value, expected: Result<Option<TriggerOn>, &str>| {
+        let check = |kind: &str, given: Value, expected: Result<Option<(&str, &str)>, &str>| {
             let Value::Object(given) = given else { panic!("no object") };
             match (when(kind, &mut Arguments(given)), expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Ok(found), Ok(expected)) => {
+                    let said = found.map(|set| (set.at.unwrap_or_default(), set.cron.unwrap_or_default()));
+                    assert_eq!(said.as_ref().map(|(at, cron)| (at.as_str(), cron.as_str())), expected);
+                }
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
                 (found, expected) => panic!("{found:?}, not {expected:?}"),
             }
         };
         check("immediate", json!({}), Ok(None));
         check("immediate", json!({ "schedule_time": "9am" }), Err("means now"));
-        check("scheduled", json!({ "schedule_time": "9am" }), Ok(Some(TriggerOn::At("9am".into()))));
+        check("scheduled", json!({ "schedule_time": "9am" }), Ok(Some(("9am", ""))));
         check("scheduled", json!({}), Err("needs `schedule_time`"));
         check("scheduled", json!({ "schedule_time": "9am", "cron_expression": "@daily" }), Err("runs once"));
-        check("recurring", json!({ "cron_expression": "@daily" }), Ok(Some(TriggerOn::Cron("@daily".into()))));
-        check(
-            "recurring",
-            json!({ "cron_expression": "daily@09:00" }),
-            Ok(Some(TriggerOn::Calendar("daily@09:00".into()))),
-        );
+        check("recurring", json!({ "cron_expression": "@daily" }), Ok(Some(("", "@daily"))));
         check("recurring", json!({}), Err("needs `cron_expression`"));
         check(
             "recurring",

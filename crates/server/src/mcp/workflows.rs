@@ -2,9 +2,8 @@
 
 use relais_mcp::serving::{Given, Trouble};
 use relais_service::access::Scope;
-use relais_service::{At, NewWorkflow, Workflow, WorkflowChange, WorkflowList, WorkflowStatus};
+use relais_service::{At, NewWorkflow, Report, Workflow, WorkflowChange, WorkflowList, WorkflowStatus};
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::arguments::{Arguments, WORKFLOW};
 use super::attend::Attended;
@@ -64,12 +63,13 @@ pub fn create_spec() -> Spec {
 
 pub async fn create(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
     let kind = arguments.text(&["schedule_type"])?;
-    let on = schedules::when(kind.as_deref().unwrap_or("immediate"), &mut arguments)?;
-    // Before anything is made.
-    let on = on.map(|on| guest.service.read_timing(Uuid::nil(), on.clone(), None).map(|_| on)).transpose();
-    let on = on.map_err(schedules::with_forms)?;
+    let set = schedules::when(kind.as_deref().unwrap_or("immediate"), &mut arguments)?;
+    if let Some(set) = &set {
+        // Before anything is made.
+        guest.service.preview_schedule(set).map_err(trouble)?;
+    }
     let definition = definition::written(&mut arguments, None)?;
-    if on.is_some() && definition.is_none() {
+    if set.is_some() && definition.is_none() {
         let text = "There is nothing to schedule yet: give `executors`, `nodes` or a `definition`, too";
         return Err(Trouble::Invalid(format!("{text}, or call schedule_workflow later.")));
     }
@@ -87,10 +87,10 @@ pub async fn create(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
         guest.tools_changed();
     }
     let mut content = json!({ "workflow_id": made.id, "id": made.id, "name": made.name, "version": made.version });
-    if let Some(on) = on {
+    if let Some(set) = set {
         let half = |error| format!("The workflow was made, its id is {}, but not scheduled: {error}", made.id);
-        let set = guest.service.set_timing(made.id, on, None).await;
-        content["schedule"] = schedules::shown(&set.map_err(|error| Trouble::Internal(half(error)))?);
+        let timed = guest.service.schedule(&made.id.to_string(), set).await;
+        content["schedule"] = schedules::shown(&timed.map_err(|error| Trouble::Internal(half(error)))?);
     }
     // The bare id, which goes into the next call as it is.
     Ok(Given { text: made.id.to_string(), ..given(content) })
@@ -282,7 +282,6 @@ pub fn validate_spec() -> Spec {
             "id": text("A kept workflow: id, alias or name."),
             "workflowId": same_as("id"),
             "workflow_id": same_as("id"),
-            "name": text("The name it shall have; may be left out."),
             "user_id": user_id(),
         })),
         required: &[],
@@ -300,7 +299,6 @@ pub async fn validate(guest: &Guest, mut arguments: Arguments, _: &Attended) -> 
         Some(workflow) => guest.before(workflow).await?,
         None => None,
     };
-    let name = arguments.text(&["name"])?.or_else(|| kept.map(|workflow| workflow.name));
     let given_now = definition::written(&mut arguments, before.as_ref())?;
     let kept_text = before.map(|before| relais_service::Written {
         format: relais_service::Format::named(&before.format),
@@ -311,16 +309,22 @@ pub async fn validate(guest: &Guest, mut arguments: Arguments, _: &Attended) -> 
         let text = "Give what is to be checked: `definition`, `executors`, `nodes` and `edges`, or `id`";
         return Err(Trouble::Invalid(format!("{text} of a workflow that is not empty.")));
     };
-    let judged = guest.service.check_definition(name, written).await.map_err(trouble)?;
-    let problems: Vec<crate::problem::Finding> = judged.findings.iter().cloned().map(Into::into).collect();
-    let content = json!({
-        "valid": judged.valid,
-        "format": judged.format.word(),
-        "name": judged.name,
-        "branches": judged.branches,
-        "input_schema": judged.input_schema,
-        "problems": problems,
+    let report = guest.service.check_definition(written).await.map_err(trouble)?;
+    let text = if report.runs { String::new() } else { trouble::findings(&report.findings) };
+    Ok(Given { text, ..given(reported(report)) })
+}
+
+fn reported(report: Report) -> Value {
+    let branches: Vec<&String> = report.parts.iter().filter_map(|part| part.branch.as_ref()).collect();
+    let steps: Vec<&String> = report.parts.iter().flat_map(|part| &part.steps).map(|step| &step.id).collect();
+    let mut content = json!({
+        "valid": report.runs,
+        "format": report.format.word(),
+        "branches": branches,
+        "steps": steps,
+        "unverified_tools": report.unverified,
     });
-    let text = if judged.valid { String::new() } else { trouble::findings(&judged.findings) };
-    Ok(Given { text, ..given(content) })
+    let problems: Vec<crate::problem::Finding> = report.findings.into_iter().map(Into::into).collect();
+    content["problems"] = json!(problems);
+    content
 }
