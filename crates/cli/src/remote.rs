@@ -60,6 +60,10 @@ impl Client {
         &self.base
     }
 
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}/api/v1{path}", self.base));
         match &self.token {

@@ -270,7 +270,10 @@ fn request(tool: &str, arguments: Map<String, Value>, key: &str) -> CallToolRequ
     params
 }
 
-fn http_transport(url: &str, config: &ServerConfig) -> Result<StreamableHttpClientTransport<reqwest::Client>, Trouble> {
+pub(crate) fn http_transport(
+    url: &str,
+    config: &ServerConfig,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, Trouble> {
     let bad = |text: String| Trouble::new(Kind::Config, text);
     // A second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -323,7 +326,7 @@ fn is_undelivered(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
 }
 
 /// The error with its causes, each said once.
-fn chain(error: &dyn StdError) -> String {
+pub(crate) fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut at = error.source();
     while let Some(cause) = at {

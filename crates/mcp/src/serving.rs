@@ -10,6 +10,7 @@ mod handler;
 mod http;
 mod message;
 mod progress;
+mod relay;
 mod render;
 mod sessions;
 mod stdio;
@@ -23,6 +24,7 @@ use tokio::sync::broadcast;
 
 pub use http::{Hosts, Http, HttpBody, HttpOptions, http};
 pub use progress::{Cancelled, Progress};
+pub use relay::relay_stdio;
 pub use stdio::{serve_pipes, serve_stdio};
 
 /// A list that has more pages than this is not searched for a tool's name any further.

@@ -95,6 +95,7 @@ pub fn router(app: App) -> Router {
         .route("/api/v1/openapi.json", openapi)
         .merge(crate::health::routes())
         .route("/metrics", axum::routing::get(metrics::show))
+        .route("/mcp", axum::routing::any(crate::mcp::route))
         .fallback(nothing_there)
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(app.clone(), guard))

@@ -9,6 +9,7 @@ mod health;
 mod hooks;
 mod listen;
 pub mod logs;
+mod mcp;
 mod metrics;
 mod origin;
 mod pages;
@@ -20,6 +21,7 @@ mod times;
 
 pub use api::{document, router};
 pub use listen::{Error, Listening, Options, listen};
+pub use mcp::serve_stdio;
 pub use metrics::Metrics;
 pub use telemetry::Telemetry;
 
@@ -36,6 +38,7 @@ pub struct App {
     /// Shut until [`listen`] knows where it listens.
     gate: Arc<caller::Gate>,
     room: Arc<guard::Room>,
+    mcp: mcp::Mcp,
     /// True when streams are to end.
     stop: Arc<watch::Sender<bool>>,
     metrics: Arc<Metrics>,
@@ -46,6 +49,6 @@ impl App {
         let (room, stop) = (Arc::new(guard::Room::new()), Arc::new(watch::Sender::new(false)));
         let metrics = Arc::new(Metrics::default());
         service.observe(metrics.clone());
-        App { service, gate: Arc::default(), room, stop, metrics }
+        App { service, gate: Arc::default(), room, mcp: mcp::Mcp::new(), stop, metrics }
     }
 }

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 use crate::caller::Gate;
+use crate::mcp::Mcp;
 use crate::patient::Patient;
 use crate::{App, router};
 
@@ -62,6 +63,7 @@ pub struct Options {
 pub struct Listening {
     pub address: SocketAddr,
     stop: Arc<watch::Sender<bool>>,
+    mcp: Mcp,
     served: JoinHandle<()>,
 }
 
@@ -71,7 +73,7 @@ pub async fn listen(mut app: App, options: &Options) -> Result<Listening, Error>
     let listener = TcpListener::bind(options.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
-    let stop = app.stop.clone();
+    let (stop, mcp) = (app.stop.clone(), app.mcp.clone());
     let door = Door {
         listener,
         slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
@@ -80,7 +82,7 @@ pub async fn listen(mut app: App, options: &Options) -> Result<Listening, Error>
         open: GracefulShutdown::new(),
     };
     let served = tokio::spawn(door.serve(stop.subscribe()));
-    Ok(Listening { address, stop, served })
+    Ok(Listening { address, stop, mcp, served })
 }
 
 /// Who is to be let in, settled before anybody can knock.
@@ -98,6 +100,7 @@ impl Listening {
     /// Takes no new requests and ends streams; returns when the requests under way are answered.
     pub async fn stop(self) -> std::io::Result<()> {
         self.stop.send_replace(true);
+        self.mcp.close().await;
         self.served.await.map_err(std::io::Error::other)
     }
 }

@@ -20,6 +20,7 @@ mod library;
 pub mod narrate;
 mod notifications;
 pub mod notify;
+mod offered;
 mod outputs;
 mod portable;
 mod publishing;

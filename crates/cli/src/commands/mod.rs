@@ -9,6 +9,7 @@ mod doctor;
 mod exec;
 mod fork;
 mod graph;
+mod mcp;
 mod models;
 mod pause;
 mod plan;
@@ -56,6 +57,7 @@ pub enum Command {
     Fork(fork::Args),
     Tools(tools::Args),
     Models(models::Args),
+    Mcp(mcp::Args),
     Schema(schema::Args),
     Serve(serve::Args),
     Token(token::Args),
@@ -90,6 +92,7 @@ impl Command {
             Command::Fork(args) => fork::run(args, global),
             Command::Tools(args) => tools::run(args, global),
             Command::Models(args) => models::run(args, global),
+            Command::Mcp(args) => mcp::run(args, global),
             Command::Schema(args) => schema::run(args),
             Command::Serve(args) => serve::run(args, global),
             Command::Token(args) => token::run(args, global),

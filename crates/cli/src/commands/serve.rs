@@ -87,7 +87,7 @@ impl Args {
 }
 
 /// Everything that goes on by itself, until it is told to stop.
-fn begin(service: &Service, retention: Retention) -> (watch::Sender<bool>, JoinSet<()>) {
+pub fn begin(service: &Service, retention: Retention) -> (watch::Sender<bool>, JoinSet<()>) {
     let (stop, stopped) = watch::channel(false);
     let mut loops = JoinSet::new();
     loops.spawn(service.clone().run_adoption(stopped.clone(), told("runs cannot be taken up")));

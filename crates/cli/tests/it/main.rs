@@ -1,6 +1,7 @@
 //! The real binary, each test with a home folder of its own.
 #![allow(clippy::unwrap_used)]
 
+mod assistants;
 mod control;
 mod detached;
 mod outcomes;

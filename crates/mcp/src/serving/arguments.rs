@@ -12,6 +12,33 @@ const NAMES_MAX: usize = 40;
 const OPEN_WORDS: [&str; 8] =
     ["additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"];
 
+/// What models write for what they mean: null for an argument that is left out, and a text with the JSON in it for a
+/// list or an object. Nothing else is understood in another way than it is written.
+pub fn mend(tool: &Offered, mut arguments: Map<String, Value>) -> Map<String, Value> {
+    let Some(known) = tool.input_schema.get("properties").and_then(Value::as_object) else { return arguments };
+    arguments.retain(|name, value| !value.is_null() || known.get(name).is_none_or(|schema| may_be(schema, "null")));
+    for (name, value) in &mut arguments {
+        let Some(schema) = known.get(name).filter(|schema| !may_be(schema, "string")) else { continue };
+        let read = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let fits = |read: &Value| {
+            (read.is_array() && may_be(schema, "array")) || (read.is_object() && may_be(schema, "object"))
+        };
+        if let Some(read) = read.filter(fits) {
+            *value = read;
+        }
+    }
+    arguments
+}
+
+/// A schema that names no type takes any.
+fn may_be(schema: &Value, wanted: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::String(name)) => name == wanted,
+        Some(Value::Array(names)) => names.iter().any(|name| name == wanted),
+        _ => schema.get("enum").is_none(),
+    }
+}
+
 /// The error names each argument that is wrong, and what would be right.
 pub fn check(tool: &Offered, arguments: &Map<String, Value>) -> Result<(), String> {
     let mut wrong: Vec<String> = unknown(tool, arguments);
@@ -135,6 +162,26 @@ mod tests {
         json!({"type": "object", "required": ["amount"], "properties": {
             "amount": {"type": "integer", "description": "In cents."}, "to": {"type": ["string", "null"]},
             "how": {"enum": ["cash", "card"]}}})
+    }
+
+    #[test]
+    fn nulls_and_texts_with_json_are_understood() {
+        let schema = json!({"type": "object", "properties": {
+            "list": {"type": "array"}, "text": {"type": "string"}, "both": {"type": ["string", "object"]},
+            "map": {"type": ["object", "null"]}, "how": {"enum": ["cash"]}, "any": {}, "count": {"type": "integer"}}});
+        let check = |given: Value, expected: Value| {
+            assert_eq!(Value::Object(mend(&tool(schema.clone()), given.as_object().unwrap().clone())), expected);
+        };
+        check(
+            json!({"list": "[1]", "map": "{}", "text": "[1]", "both": "{}"}),
+            json!({"list": [1], "map": {}, "text": "[1]", "both": "{}"}),
+        );
+        check(json!({"list": "{}", "count": "1", "any": "[1]"}), json!({"list": "{}", "count": "1", "any": "[1]"}));
+        check(
+            json!({"list": null, "text": null, "how": null, "map": null, "any": null}),
+            json!({"map": null, "any": null}),
+        );
+        check(json!({"other": null}), json!({"other": null}));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub async fn call(
     let cancelled = Cancelled(ended.clone());
     let work = async {
         let found = offered(offers, caller, &tool).await?;
+        let given = arguments::mend(&found, given);
         arguments::check(&found, &given).map_err(Trouble::Invalid)?;
         offers.call(caller, tool.clone(), given, progress, cancelled).await
     };

@@ -1,0 +1,136 @@
+"""Every name that an argument goes by, and every mistake that a model makes: `variants.py MODE TARGET`."""
+
+import json
+import sys
+
+import anyio
+
+from assistant import Assistant, an_id, connect
+
+FLOW = {"name": "greet", "input": {"guest?": "string"}, "agents": {"host": {"model": "sim/any", "instructions": "Greet."}},
+        "steps": [{"id": "hello", "agent": "host", "prompt": "Greet the guest"}]}
+
+
+async def names(assistant, workflow):
+    """keeps A-31, A-32, A-33, A-34, A-35, A-36, A-37, D-12, D-16"""
+    run = await assistant.do("run workflow", {"workflow_id": "Greet"})
+    for name in ("id", "workflow_id", "workflowId"):
+        for tool in ("get workflow", "run workflow", "execute workflow", "update workflow", "cancel workflow"):
+            answer = await assistant.do(tool, {name: workflow})
+            found = answer.get("workflow_id") or answer.get("targetId")
+            assert found == workflow, (tool, name, answer)
+        set_to = await assistant.do("schedule workflow", {name: workflow, "schedule_type": "recurring",
+                                                          "cron_expression": "0 9 * * *", "schedule_time": None})
+        assert set_to["workflow_id"] == workflow, set_to
+    for name in ("id", "run_id", "runId"):
+        for tool in ("get run", "get workflow run"):
+            assert (await assistant.do(tool, {name: run["run_id"]}))["run_id"] == run["run_id"], (tool, name)
+        assert "nothing to resume" in await assistant.refused("resume run", {name: run["run_id"]})
+        assert "has ended" in await assistant.refused("cancel run", {name: run["run_id"]})
+        assert "asks nothing" in await assistant.refused("answer run", {name: run["run_id"], "answer": 1})
+    for name in ("workflow_id", "workflowId"):
+        assert (await assistant.do("list runs", {name: workflow}))["runs"]
+        assert (await assistant.do("list failed runs", {name: workflow}))["runs"] == []
+    for name in ("instructions", "systemPrompt", "system_prompt", "prompt"):
+        agent = await assistant.do("create agent", {"name": name, "model": "sim/any", name: "Be brief."})
+        assert agent["instructions"] == "Be brief.", agent
+        for other in ("id", "agentId", "agent_id"):
+            assert (await assistant.do("get agent", {other: an_id(agent)}))["name"] == name
+    assert len((await assistant.do("list agents", {}))["agents"]) == 4
+
+
+async def users(assistant, workflow):
+    for tool, given in [("list workflows", {}), ("list failed runs", {}), ("get workflow", {"id": workflow}),
+                        ("run workflow", {"workflow_id": workflow, "thread_id": "t"})]:
+        await assistant.do(tool, {**given, "user_id": "ada"})
+        assert "user_id" in await assistant.refused(tool, {**given, "user_id": "eve"})
+
+
+async def as_models_write_it(assistant):
+    """Lists in text, and null for what is left out."""
+    executor = {"executor_id": "one", "name": "One", "model": "sim/any", "tools": [], "system_prompt": "Go.",
+                "output_schema": {"text": "str"}}
+    made = await assistant.do("create workflow", {"name": "Text", "description": None,
+                                                  "executors": json.dumps([executor]), "schedule_time": None})
+    found = await assistant.do("get workflow", {"id": made["workflow_id"]})
+    assert found["executors"] == [executor], found
+    whole = await assistant.do("create workflow", {"name": "Tree", "definition": FLOW, "format": "native"})
+    assert "hello" in (await assistant.do("get workflow", {"id": an_id(whole)}))["definition"]
+
+
+async def mistakes(assistant, workflow):
+    async def check(tool, given, *parts):
+        why = await assistant.refused(tool, given)
+        for part in parts:
+            assert part in why, (tool, given, part, why)
+
+    await check("get workflow", {}, "`id` is missing", "list_workflows lists them")
+    await check("get workflow", {"id": "Gret"}, "there is no workflow `Gret`", "Did you mean `Greet`?", workflow)
+    await check("get workflow", {"id": workflow, "workflowId": "x"}, "name the same thing and differ")
+    await check("run workflow", {"workflow_id": "0190a0b0-c0d0-7000-8000-00000000000a"}, "There are: `")
+    await check("run workflow", {"workflow_id": workflow, "input": {"gest": "Eve"}}, "did you mean `guest`?")
+    await check("execute workflow", {"id": workflow, "branchId": "x"}, "no branch `x`")
+    await check("get run", {"id": "12345678"}, "there is no run `12345678`", "list_runs lists them", "(greet, completed)")
+    await check("get agent", {"id": "Nobody"}, "there is no agent `Nobody`", "`prompt`")
+    await check("create agent", {"name": "x", "model": "sim/any", "instructions": "y", "tools": ["serch_web"]},
+                "serch_web")
+    await check("create agent", {"name": "prompt", "model": "sim/any", "instructions": "y"}, "already")
+    await check("create workflow", {"name": "x", "definition": "name: x\nsteps: [{id: a, agnet: b}]"}, "line 2", "agnet")
+    await check("create workflow", {"name": "x", "executors": [], "nodes": []}, "in one way")
+    await check("create workflow", {"name": "x", "schedule_type": "recurring"}, "needs `cron_expression`")
+    await check("create workflow", {"name": "x", "schedule_type": "recurring", "cron_expression": "@daily"},
+                "nothing to schedule yet")
+    await check("update workflow", {"id": workflow, "nodes": []}, "in the format `native`", "get_workflow")
+    await check("update workflow", {"id": workflow, "definition": "nodes: [{id: a, config: {agentId: Nobody}}]"}, "Nobody")
+    await check("schedule workflow", {"workflow_id": workflow, "schedule_type": "scheduled", "schedule_time": "some day"},
+                "some day", "tomorrow 9am")
+    await check("schedule workflow", {"workflow_id": workflow, "schedule_type": "recurring",
+                                      "cron_expression": "0 9 * * *", "timezone": "Mars/Olympus"}, "Mars/Olympus")
+    await check("cancel workflow", {"schedule_type": "recurring"}, "say which workflow")
+    await check("validate workflow", {}, "Give what is to be checked")
+    checked = await assistant.do("validate workflow", {"definition": "name: x\nsteps: [{id: a, agnet: b}]"})
+    assert not checked["valid"] and checked["problems"][0]["line"] == 2, checked
+    result = await assistant.client.call_tool("get_run", {"idd": "x"})
+    assert result.is_error and "did you mean `id`?" in result.content[0].text, result
+    result = await assistant.client.call_tool("get_runs", {})
+    assert result.is_error and "did you mean `get_run`?" in result.content[0].text, result
+
+
+async def tools_for_agents(assistant):
+    listed = await assistant.do("list tools", {"search": "file", "details": True})
+    assert any(tool["name"] == "read_file" and tool["parameters"]["type"] == "object" for tool in listed["tools"]), listed
+    assert all("file" in f"{tool['name']} {tool['description']}".lower() for tool in listed["tools"]), listed
+
+
+async def a_cancelled_call_leaves_the_run(assistant):
+    slow = {"name": "slow", "steps": [{"id": "nap", "wait": "1h"}]}
+    workflow = an_id(await assistant.do("create workflow", {"name": "Slow", "definition": slow}))
+    with anyio.CancelScope() as scope:
+
+        async def on_progress(done, total, message):
+            if "waits for" in message:
+                scope.cancel()
+
+        await assistant.do("run workflow", {"workflow_id": workflow}, progress_callback=on_progress)
+    assert scope.cancelled_caught
+    again = await assistant.do("run workflow", {"workflow_id": workflow, "wait_seconds": 0})
+    left = (await assistant.do("list runs", {"workflow_id": workflow}))["runs"][1]
+    assert again["also_going"] == [left["id"]] and left["status"] in ("running", "waiting"), (again, left)
+    stopped = await assistant.do("cancel workflow", {"workflow_id": workflow})
+    assert set(stopped["cancelled_runs"]) == {again["run_id"], left["id"]}, stopped
+
+
+async def main():
+    with anyio.fail_after(300):
+        async with connect(sys.argv[1], sys.argv[2]) as client:
+            assistant = await Assistant(client).look_around()
+            workflow = an_id(await assistant.do("create workflow", {"name": "Greet", "definition": FLOW}))
+            await names(assistant, workflow)
+            await users(assistant, workflow)
+            await as_models_write_it(assistant)
+            await mistakes(assistant, workflow)
+            await tools_for_agents(assistant)
+            await a_cancelled_call_leaves_the_run(assistant)
+
+
+anyio.run(main)
