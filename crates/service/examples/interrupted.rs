@@ -28,6 +28,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..count {
         service.start(&checked, Start::default()).await?;
     }
-    println!("{} runs in memory of {count}", service.worker().at_work());
+    eprintln!("{} runs in memory of {count}", service.worker().at_work());
     std::process::abort();
 }

@@ -75,7 +75,6 @@ fn body(operation: &str) -> Value {
         "set_workflow_trigger" => json!({ "trigger_type_id": "manual" }),
         "save_trigger" => json!({ "initial_data_description": "taken" }),
         "run_step" | "create_instance" => json!({}),
-        "start_run" => json!({ "definition": "name: his\nsteps: [{ id: a, set: { x: 1 } }]" }),
         "create_schedule" => json!({ "workflow": "hers", "every": "1h" }),
         "create_workflow_schedule" | "preview_schedule" => json!({ "at": "2090-01-01T00:00:00Z" }),
         "publish_event" => json!({ "type": "hers.happened", "data": { "n": 1 } }),
