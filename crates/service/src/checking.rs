@@ -7,7 +7,7 @@ use relais_engine::Millis;
 use relais_plan::{Plan, Severity, Span, Trigger, schedule};
 use relais_runtime::models;
 use relais_runtime::tools::Listed;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::library::Library;
@@ -74,6 +74,14 @@ impl Service {
             unverified: compiled.whole.unverified().into_iter().collect(),
             parts,
         })
+    }
+
+    /// Everything that is wrong with an agent, as a workflow that uses it would find it.
+    pub async fn check_agent(&self, definition: &Value) -> Result<(), Error> {
+        let steps = json!([{ "id": "step", "agent": "agent", "prompt": "work" }]);
+        let text = json!({ "name": "check", "agents": { "agent": definition }, "steps": steps }).to_string();
+        let report = self.check_definition(Written { text, format: Some(Format::Native), lenient: false }).await?;
+        if report.runs { Ok(()) } else { Err(Error::Findings(report.findings)) }
     }
 
     fn part(&self, branch: Option<&str>, plan: &Plan, findings: &mut Vec<Finding>) -> Outline {

@@ -31,7 +31,7 @@ pub fn findings(found: &[Finding]) -> String {
     let lines: Vec<String> = found.iter().take(FINDINGS).map(|finding| format!("- {}", line(finding))).collect();
     let rest = found.len().saturating_sub(FINDINGS);
     let more = if rest > 0 { format!("\n- and {rest} more") } else { String::new() };
-    format!("The definition cannot be used as it is:\n{}{more}", lines.join("\n"))
+    format!("It cannot be used as it is:\n{}{more}", lines.join("\n"))
 }
 
 fn line(finding: &Finding) -> String {
