@@ -35,14 +35,13 @@ pub async fn print(args: &Args) -> Result<()> {
     let mut connection = Connection::open(first.address).await?;
     connection.expect(201, "POST", "/api/v1/workflows", &json!({ "definition": FLOW })).await?;
     flood(first.address, "/api/v1/workflows/interrupted/run", clients, runs).await?;
-    all_going(&mut connection, runs).await?;
+    all_going(first.address, runs).await?;
     let memory = mebibytes(first.rss()?);
     let killed = Instant::now();
     drop(first);
     let second = Process::serve(&home, &environment)?;
     let listening = killed.elapsed();
-    let mut connection = Connection::open(second.address).await?;
-    all_going(&mut connection, runs).await?;
+    all_going(second.address, runs).await?;
     let going = killed.elapsed();
     say(&format!("the next server listens after {listening:.2?}; all runs are going after {going:.2?}"))?;
     say(&format!("memory: {memory:.1} MiB before, {:.1} MiB after", mebibytes(second.rss()?)))
@@ -63,7 +62,8 @@ async fn silent() -> Result<SocketAddr> {
 }
 
 /// Waits until each run has its model call under way, or in the queue for it.
-async fn all_going(connection: &mut Connection, runs: usize) -> Result<()> {
+async fn all_going(address: SocketAddr, runs: usize) -> Result<()> {
+    let mut connection = Connection::open(address).await?;
     let until = Instant::now() + PATIENCE;
     loop {
         let (_, text) = connection.ask("GET", "/metrics", "").await?;
