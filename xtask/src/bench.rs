@@ -16,7 +16,7 @@ const WORKLOADS_ALONE: [&str; 6] = ["W1", "W2", "W3", "W5", "W6", "W7"];
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Handed to relais-bench as they are, for example `W2`, `load` or `edges`; nothing means the limits and all workloads
+    /// Handed to relais-bench as they are, for example `W2`, `load`, `edges` or `server a`; nothing means the limits and all workloads
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
@@ -24,6 +24,10 @@ pub struct Arguments {
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     run_program(&mut workspace.cargo(["build", "--release", "--locked", "--package", "relais-bench"]))?;
     let adapter = workspace.target.join("release/relais-bench");
+    if arguments.words.first().is_some_and(|word| word == "server") {
+        // The real program is what is measured; it lies beside relais-bench.
+        run_program(&mut workspace.cargo(["build", "--release", "--locked", "--package", "relais-cli"]))?;
+    }
     if !arguments.words.is_empty() {
         return run_program(workspace.program(&adapter).args(&arguments.words));
     }

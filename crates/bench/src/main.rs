@@ -1,6 +1,7 @@
 //! Our adapter of the side-by-side benchmark: `relais-bench <workload> [json-params]` over the real engine, the real
 //! SQLite store with `synchronous=FULL` and the real model client. `relais-bench limits` prints the bare baseline,
-//! `relais-bench load` what loading files costs, `relais-bench edges` what checking a value and finding one costs.
+//! `relais-bench load` what loading files costs, `relais-bench edges` what checking a value and finding one costs,
+//! `relais-bench server` what a server costs.
 //!
 //! The protocol: `@begin` and `@end` around the timed phase, a line on standard input after each, then `@result {…}`.
 
@@ -9,6 +10,7 @@ mod limits;
 mod load;
 mod protocol;
 mod rig;
+mod server;
 
 use std::sync::Arc;
 
@@ -36,6 +38,11 @@ fn main() -> Result<()> {
 }
 
 async fn measure(args: &Args) -> Result<()> {
+    match args.work.as_str() {
+        "server" => return server::print(args).await,
+        "bare" => return server::bare(&protocol::folder()).await,
+        _ => {}
+    }
     let stamps = Stamps::default();
     let rig = Arc::new(Rig::open(stamps.clone())?);
     match args.work.as_str() {
@@ -46,7 +53,7 @@ async fn measure(args: &Args) -> Result<()> {
         "W5" => waiting(args, &rig).await,
         "W6" => cold(&rig).await,
         "W7" => growth(args, &rig, &stamps).await,
-        other => bail!("there is no workload {other}; W1 to W7, limits, load or edges"),
+        other => bail!("there is no workload {other}; W1 to W7, limits, load, edges or server"),
     }
 }
 

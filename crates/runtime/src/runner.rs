@@ -773,7 +773,7 @@ mod tests {
     use std::path::PathBuf;
 
     use relais_plan::{Plan, Source};
-    use relais_store::{Document, Fault, MemoryStore};
+    use relais_store::{Document, Fault, MemoryStore, Which};
     use serde_json::json;
 
     use super::*;
@@ -896,5 +896,19 @@ mod tests {
         assert_eq!((row.summary.status, row.owner), (RunStatus::Waiting, None));
         assert_eq!(appends.load(Ordering::Relaxed), 4, "it was let go at the second try");
         assert!(live.try_recv().is_err(), "nothing stands still");
+    }
+
+    #[tokio::test]
+    async fn what_was_said_to_a_waiting_run_makes_it_due() {
+        let worker = worker(MemoryStore::new());
+        let run = start(&worker, &plan("name: go\nsteps:\n  - { id: go, wait: { signal: go } }\n"), json!({})).await;
+        worker.settle(run).await.unwrap();
+        assert_eq!(worker.adopt(Which::Any).await, Ok(Vec::new()), "it waits");
+        // Whoever sends it dies before it can take the run up.
+        let signal = Signal::Sent { name: "go".into(), value: json!(null) };
+        worker.signal(run, vec![Event::Signalled { signal, by: String::new() }]).await.unwrap();
+        assert_eq!(worker.adopt(Which::Any).await, Ok(vec![run]));
+        assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
+        assert_eq!(worker.row(run).await.unwrap().summary.wake_at, None);
     }
 }

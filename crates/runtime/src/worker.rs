@@ -394,11 +394,9 @@ impl Worker {
     /// Appends events from outside (signals, answers) behind whatever is there. The owner meets them and reads on.
     pub async fn signal(self: &Arc<Worker>, run: RunId, events: Vec<Event>) -> Result<(), Error> {
         for _ in 0..SIGNAL_TRIES {
-            let seq = self.row(run).await?.seq + 1;
-            let entry = Entry { seq, at: self.clock.now(), version: FORMAT, events: events.clone() };
-            let batch =
-                relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs: Vec::new() };
-            match self.store.append(batch).await {
+            let row = self.row(run).await?;
+            let entry = Entry { seq: row.seq + 1, at: self.clock.now(), version: FORMAT, events: events.clone() };
+            match self.store.append(relais_store::Batch::said(row, entry)).await {
                 Err(Error::Conflict { .. }) => {}
                 other => return other,
             }

@@ -182,6 +182,7 @@ impl Service {
     async fn wake(&self, run: RunId, happened: &Happened, id: &str, again: bool) -> Result<bool, Error> {
         let by = format!("event:{id}");
         for _ in 0..MAX_TRIES {
+            let row = self.worker().row(run).await?;
             let entries = self.core.store.load(run, 0).await?;
             if again && has_received(&entries, &by) {
                 return Ok(true);
@@ -193,10 +194,9 @@ impl Service {
             if events.is_empty() || state.closed.is_some() {
                 return Ok(false);
             }
-            let seq = entries.last().map_or(0, |last| last.seq) + 1;
-            let entry = Entry { seq, at: self.core.clock.now(), version: FORMAT, events };
-            let batch = Batch { run, entry: entry.into(), summary: None, release: false, blobs: Vec::new() };
-            match self.core.store.append(batch).await {
+            // Behind what the row shows; where the journal was longer already, this is refused and tried again.
+            let entry = Entry { seq: row.seq + 1, at: self.core.clock.now(), version: FORMAT, events };
+            match self.core.store.append(Batch::said(row, entry)).await {
                 Ok(()) => return self.take_up(run).await.map(|()| true),
                 Err(relais_store::Error::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),

@@ -38,6 +38,7 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     claims::orphans_and_due_waits(make().await).await;
     claims::given_to_one_owner_only(make().await).await;
     claims::dead_and_expired_owners(make().await).await;
+    claims::a_waiting_run_outlives_its_owner(make().await).await;
     claims::a_finished_run_outlives_its_owner(make().await).await;
     claims::a_tree_and_a_single_run(make().await).await;
     claims::released_with_the_last_entry(make().await).await;

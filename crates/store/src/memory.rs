@@ -335,7 +335,18 @@ impl State {
             let owner = self.hold(claim.owner.clone(), claim.lease_until);
             self.runs.entry(*run).and_modify(|held| held.owner = Some(owner));
         }
+        if claim.which == Which::Any {
+            self.leave_waiting(&gone);
+        }
         taken
+    }
+
+    /// Whoever left a waiting run for good has nothing to do with it any more: its row says what it waits for.
+    fn leave_waiting(&mut self, gone: &BTreeSet<Owner>) {
+        let waiting = self.runs.values_mut().filter(|held| held.summary.status == RunStatus::Waiting);
+        for held in waiting.filter(|held| held.owner.as_ref().is_some_and(|owner| gone.contains(owner))) {
+            held.owner = None;
+        }
     }
 
     fn ready(&self, runs: &[RunId], now: Millis) -> Vec<RunId> {

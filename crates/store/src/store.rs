@@ -112,6 +112,18 @@ pub struct Batch {
     pub blobs: Vec<String>,
 }
 
+impl Batch {
+    /// What somebody outside says to a run that stands as `row`. One that waits is due from then on, in the same
+    /// transaction: should whoever says it die before the run is taken up, others find it.
+    pub fn said(row: Row, entry: Entry) -> Batch {
+        let (run, at) = (row.summary.run, entry.at);
+        let due = |wake_at: Option<Millis>| Some(wake_at.map_or(at, |wake_at| wake_at.min(at)));
+        let waits = row.summary.status == RunStatus::Waiting;
+        let summary = waits.then(|| Summary { wake_at: due(row.summary.wake_at), ..row.summary });
+        Batch { run, entry: entry.into(), summary, release: false, blobs: Vec::new() }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Claim {
     pub owner: Owner,

@@ -16,3 +16,4 @@ mod serve;
 mod servers;
 mod serving;
 mod storage;
+mod under_load;

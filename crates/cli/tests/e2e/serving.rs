@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::home::{Home, PATIENCE, wait_until};
 
 /// A server of a home; killed when the test lets go of it.
-struct Server {
+pub struct Server {
     child: Child,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Server {
-    fn start(home: &Home) -> Server {
+    pub fn start(home: &Home) -> Server {
         let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -61,7 +61,7 @@ impl Server {
         let seen = after.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
         let head = format!("GET /api/v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n{seen}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
-        Events { lines: BufReader::new(stream).lines() }
+        Events::new(stream)
     }
 
     /// The most memory that it had so far, in megabytes.
@@ -79,24 +79,38 @@ impl Drop for Server {
     }
 }
 
-/// The ids and kinds of events as they come; ends with the stream or the server.
-struct Events {
+/// Events as they come; ends with the stream or the server.
+pub struct Events {
     lines: std::io::Lines<BufReader<TcpStream>>,
 }
 
-impl Iterator for Events {
-    type Item = (String, String);
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Told {
+    pub id: String,
+    pub what: String,
+    pub data: String,
+}
 
-    fn next(&mut self) -> Option<(String, String)> {
-        let mut id = None;
+impl Events {
+    pub fn new(stream: TcpStream) -> Events {
+        Events { lines: BufReader::new(stream).lines() }
+    }
+}
+
+impl Iterator for Events {
+    type Item = Told;
+
+    /// An event has come when the empty line behind it has; one that was cut off has not.
+    fn next(&mut self) -> Option<Told> {
+        let mut told = Told::default();
         for line in self.lines.by_ref() {
-            let line = line.ok()?;
-            if line == "0" {
-                return None;
-            }
-            id = line.strip_prefix("id: ").map(str::to_owned).or(id);
-            if let (Some(what), Some(id)) = (line.strip_prefix("event: "), &id) {
-                return Some((id.clone(), what.to_owned()));
+            let line = line.ok().filter(|line| line != "0")?;
+            match line.split_once(": ") {
+                Some(("id", id)) => told.id = id.to_owned(),
+                Some(("event", what)) => told.what = what.to_owned(),
+                Some(("data", data)) => told.data = data.to_owned(),
+                _ if line.is_empty() && !told.id.is_empty() => return Some(told),
+                _ => {}
             }
         }
         None
@@ -124,13 +138,13 @@ fn a_stream_goes_on_behind_the_last_event_when_the_server_was_killed() {
     let home = Home::new();
     let run = talking(&home);
     let mut server = Server::start(&home);
-    let mut seen: Vec<(String, String)> = server.events(&run, None).take(2).collect();
+    let mut seen: Vec<Told> = server.events(&run, None).take(2).collect();
     let signal = format!("/api/v1/runs/{run}/signal");
     assert_eq!(server.ask("POST", &signal, b"{\"name\": \"go\"}").0, 202);
     for enough in [40, 90, usize::MAX] {
-        let last = seen.last().unwrap().0.clone();
+        let last = seen.last().unwrap().id.clone();
         seen.extend(server.events(&run, Some(&last)).take(enough));
-        if seen.last().unwrap().1 == "run_ended" {
+        if seen.last().unwrap().what == "run_ended" {
             break;
         }
         server = {
@@ -138,8 +152,8 @@ fn a_stream_goes_on_behind_the_last_event_when_the_server_was_killed() {
             Server::start(&home)
         };
     }
-    assert_eq!(seen.last().unwrap().1, "run_ended");
-    let all: Vec<(String, String)> = server.events(&run, None).collect();
+    assert_eq!(seen.last().unwrap().what, "run_ended");
+    let all: Vec<Told> = server.events(&run, None).collect();
     assert!(all.len() > 400, "{}", all.len());
     assert_eq!(seen, all);
 }
@@ -179,7 +193,7 @@ fn a_flood_is_survived_and_others_are_served_meanwhile() {
     });
     assert_eq!(server.ask("POST", &signal, b"{\"name\": \"go\"}").0, 202);
     for mut events in streams {
-        assert!(events.any(|(_, what)| what == "run_ended"));
+        assert!(events.any(|told| told.what == "run_ended"));
     }
     drop(slow);
     assert!(server.most_memory() < MOST_MEGABYTES, "{} MB", server.most_memory());

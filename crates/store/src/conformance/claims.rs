@@ -78,6 +78,19 @@ pub(super) async fn dead_and_expired_owners(Handles { here, there }: Handles) {
     assert_eq!(claimed(&*here, dead).await, [waiting].into());
 }
 
+/// A run that waits for somebody is nobody's when whoever had it last is gone: it needs no one before it is spoken to.
+pub(super) async fn a_waiting_run_outlives_its_owner(Handles { here, there }: Handles) {
+    let run = waiting_until(&*here, None).await;
+    assert_eq!(claimed(&*here, claim("a", 10, Which::One(run))).await, [run].into());
+    let owner =
+        async || there.list(Filter { run: Some(run), ..Filter::default() }).await.unwrap().rows[0].owner.clone();
+    assert_eq!(claimed(&*there, claim("b", 10, Which::Any)).await, [].into());
+    assert_eq!(owner().await.as_deref(), Some("a"), "a lives and has it");
+    let dead = Claim { dead: vec!["a".into()], ..claim("b", 10, Which::Any) };
+    assert_eq!(claimed(&*there, dead).await, [].into(), "it is not due");
+    assert_eq!((owner().await, here.owners().await.unwrap()), (None, Vec::new()));
+}
+
 /// Whoever claims a finished run to resume it and is gone before it does, does not keep it.
 pub(super) async fn a_finished_run_outlives_its_owner(Handles { here, there }: Handles) {
     let run = started(&*here, Completed).await;

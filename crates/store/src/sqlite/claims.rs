@@ -19,6 +19,10 @@ const UNOWNED: &str = "SELECT run, owner FROM runs INDEXED BY runs_open WHERE ow
 const OWNED_BY: &str = "SELECT run, owner FROM runs INDEXED BY runs_open WHERE owner = ?1 \
      AND status IN ('pending', 'running') ORDER BY started_at LIMIT ?2";
 
+/// Whoever left one of these for good has nothing to do with it any more: its row says what it waits for.
+const LEAVE_WAITING: &str = "UPDATE runs INDEXED BY runs_held SET owner = NULL WHERE owner = ?1 \
+     AND owner IS NOT NULL AND status IN ('pending', 'running', 'waiting') AND status = 'waiting'";
+
 const TREE: &str = "WITH RECURSIVE tree(run) AS (SELECT ?1 UNION SELECT runs.run FROM runs JOIN tree \
      ON runs.parent = tree.run) SELECT runs.run, runs.owner FROM tree CROSS JOIN runs ON runs.run = tree.run \
      WHERE status IN ('pending', 'running') OR (status = 'waiting' AND wake_at <= ?2)";
@@ -151,6 +155,7 @@ fn any(db: &Connection, now: Millis, gone: &BTreeSet<Owner>, taken: &mut Taken<'
         taken.consider(row)?;
     }
     for owner in gone {
+        db.prepare_cached(LEAVE_WAITING)?.execute([owner])?;
         let mut statement = db.prepare_cached(OWNED_BY)?;
         let mut rows = statement.query(params![owner, taken.room()])?;
         while let Some(row) = rows.next()? {
