@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Runs};
-use crate::pages::{Page, Paging};
+use crate::pages::{Page, Paging, bounded};
 use crate::problem::Problem;
 use crate::times::instant;
 
@@ -91,6 +91,7 @@ struct Which {
     unread: bool,
     /// Items on the page.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "bounded")]
     limit: Option<usize>,
     /// `next` of the page before.
     cursor: Option<String>,
@@ -174,6 +175,7 @@ struct Of {
     notification: Option<Uuid>,
     /// Items on the page.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "bounded")]
     limit: Option<usize>,
     /// `next` of the page before.
     cursor: Option<String>,

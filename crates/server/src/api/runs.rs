@@ -38,6 +38,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// How a run stands. `completed`, `stopped`, `partial_success`, `failed` and `cancelled` are ends.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = RunStatus)]
 pub enum Status {
     Pending,
     Running,

@@ -12,7 +12,7 @@ use super::instances::{Instance, Started, started};
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Runs, Writes};
-use crate::pages::{Page, Paging};
+use crate::pages::{Page, Paging, bounded};
 use crate::problem::{Problem, Problems};
 use crate::revisions::{Created, IdempotencyKey, IfMatch, Tagged};
 use crate::times::instant;
@@ -178,6 +178,7 @@ struct Listing {
     standalone: bool,
     /// Steps on the page.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "bounded")]
     limit: Option<usize>,
     /// `next` of the page before.
     cursor: Option<String>,

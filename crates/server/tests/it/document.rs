@@ -38,3 +38,33 @@ fn every_operation_says_what_it_is_and_how_it_fails() {
         assert!(responses.iter().any(problem), "{place}: no problem is documented");
     }
 }
+
+/// Two types with one name would be one schema in the document, and one of them would be described wrongly.
+#[test]
+fn no_two_types_share_a_name_in_the_document() {
+    let mut named = std::collections::BTreeMap::new();
+    for file in sources(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for part in text.split("#[derive(").skip(1).filter(|part| part.split(')').next().unwrap().contains("ToSchema"))
+        {
+            let name = schema_name(part);
+            let other = named.insert(name.clone(), file.clone());
+            assert!(other.is_none(), "{name}: {other:?} and {file:?}; say `#[schema(as = …)]`");
+        }
+    }
+    assert!(named.contains_key("RunStatus") && named.contains_key("Problem"), "{named:?}");
+}
+
+fn schema_name(part: &str) -> String {
+    let until = |text: &str| text.chars().take_while(|c| c.is_alphanumeric()).collect();
+    let head = part.split('{').next().unwrap();
+    match head.split_once("schema(as = ") {
+        Some((_, name)) => until(name),
+        None => until(head.split_once("struct ").or_else(|| head.split_once("enum ")).unwrap().1),
+    }
+}
+
+fn sources(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}

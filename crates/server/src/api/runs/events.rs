@@ -65,7 +65,7 @@ struct Streamed {
     params(("id" = Uuid, Path), From,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was seen",
             pattern = r"^(\d{1,18}\.\d{1,18})?$")),
-    responses((status = OK, content((String = "text/event-stream"), (Vec<Object> = "application/json"))),
+    responses((status = OK, content((Streamed = "text/event-stream"), (Vec<Object> = "application/json"))),
         (status = NO_CONTENT, description = "The run has ended and all of it was seen"), Problems))]
 async fn events(
     Reads(service): Reads,
@@ -74,8 +74,9 @@ async fn events(
     Query(from): Query<From>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(from.last_event_id);
-    let after = seen.filter(|id| !id.is_empty()).map(|id| place(&id)).transpose()?;
+    let header = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
+    let seen = header.map(str::to_owned).or(from.last_event_id).filter(|id| !id.is_empty());
+    let after = seen.map(|id| place(&id)).transpose()?;
     let held = app.room.lasting()?;
     let mut following = service.follow_after(run, after.unwrap_or_default()).await?;
     if after.is_some() && following.is_over().await? {
