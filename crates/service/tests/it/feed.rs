@@ -128,7 +128,7 @@ async fn children_are_part_of_their_root() {
     assert_eq!(status, RunStatus::Completed);
     setup.service.feed_once().await.unwrap();
     let by_workflow = setup.service.usage(&asked(UsageBy::Workflow)).await.unwrap();
-    let parts: Vec<_> = by_workflow.parts.iter().map(|(key, part)| (key.as_str(), part.sum.runs)).collect();
+    let parts: Vec<_> = by_workflow.parts.values().map(|part| (part.name.as_str(), part.sum.runs)).collect();
     assert_eq!(parts, [("parent", 1)]);
     assert_eq!(by_workflow.total.usage, setup.service.row(run).await.unwrap().summary.usage);
     let by_model = setup.service.usage(&asked(UsageBy::Model)).await.unwrap();
