@@ -94,7 +94,7 @@ pub async fn flood(address: SocketAddr, path: &str, clients: usize, requests: us
 
 /// The bare server: one run written through the store's group commit, then the answer.
 pub async fn bare(folder: &Path) -> Result<()> {
-    let store = Arc::new(SqliteStore::open(&folder.join("bare.db"), Options::default())?);
+    let store = Arc::new(SqliteStore::open(folder.join("bare.db"), Options::default())?);
     let state = Arc::new((store, AtomicUsize::new(0)));
     let app = axum::Router::new().route("/", post(insert)).with_state(state);
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
