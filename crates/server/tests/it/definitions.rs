@@ -51,7 +51,7 @@ async fn a_definition_is_converted_and_its_format_is_described() {
     assert!(schema["properties"]["steps"].is_object(), "{schema}");
 }
 
-// keeps B-27 (tools)
+// keeps B-27
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_and_models_are_listed() {
     let shop = McpServer { url: Some("http://127.0.0.1:9/mcp".into()), ..McpServer::default() };

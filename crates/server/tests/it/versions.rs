@@ -13,7 +13,7 @@ async fn change(setup: &Setup, name: &str, text: &str) -> Value {
     changed
 }
 
-// keeps A-22 (over the network)
+// keeps A-22
 #[tokio::test(flavor = "multi_thread")]
 async fn versions_stay_and_can_be_gone_back_to() {
     let setup = Setup::new().await;

@@ -41,7 +41,7 @@ async fn an_empty_workflow_is_made_found_and_filled() {
     assert_eq!((page["items"][0]["id"].as_str(), &page["next"]), (Some(id), &Value::Null));
 }
 
-// keeps B-31
+// keeps B-31, B-38
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_answered_at_once_and_goes_on() {
     let setup = Setup::new().await;
