@@ -10,6 +10,7 @@ mod fields;
 mod graph;
 mod native;
 mod normal;
+mod paths;
 mod pipeline;
 mod reader;
 mod schema;
@@ -32,6 +33,7 @@ use yaml::Node;
 
 pub use agents::check_agent;
 pub use native::read_trigger;
+pub use paths::Paths;
 pub use schema::json_schema;
 pub use shape::Format;
 pub use steps::{Draft, draft, read_alone};

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use relais_plan::path::Segment;
 use relais_plan::{Problem, Problems, Source, Span};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as Range, Tag};
 use serde_json::{Map, Number, Value};
@@ -87,6 +88,30 @@ impl Node {
             }
         }
         node.span
+    }
+
+    /// The path to the innermost thing that stands at an offset of the text; its key is part of it.
+    pub fn path_at(&self, offset: u32) -> Vec<Segment> {
+        let stands = |span: Span| span.start <= offset && offset < span.end;
+        let mut path = Vec::new();
+        let mut node = self;
+        loop {
+            let (segment, inner) = match &node.data {
+                Data::Scalar(_) => return path,
+                Data::List(items) => match items.iter().position(|item| stands(item.span)) {
+                    Some(index) => (Segment::Index(index as i64), &items[index]),
+                    None => return path,
+                },
+                Data::Map(entries) => {
+                    match entries.iter().find(|entry| stands(entry.key_span) || stands(entry.value.span)) {
+                        Some(entry) => (Segment::Key(entry.key.clone()), &entry.value),
+                        None => return path,
+                    }
+                }
+            };
+            path.push(segment);
+            node = inner;
+        }
     }
 
     pub fn child(&self, segment: &str) -> Option<&Node> {

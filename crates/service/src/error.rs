@@ -56,17 +56,18 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn all(source: &Source, problems: &[Problem]) -> Vec<Finding> {
-        problems.iter().map(|problem| Finding::new(source, problem)).collect()
+        let paths = relais_dialects::Paths::of(source);
+        problems.iter().map(|problem| Finding::new(source, &paths, problem)).collect()
     }
 
-    fn new(source: &Source, problem: &Problem) -> Finding {
+    fn new(source: &Source, paths: &relais_dialects::Paths, problem: &Problem) -> Finding {
         let place = (problem.span != Span::default()).then(|| source.position(problem.span.start));
         Finding {
             severity: problem.severity,
             line: place.map(|(line, _)| line),
             column: place.map(|(_, column)| column),
             span: problem.span,
-            path: place.and_then(|_| json_path(&source.text, problem.span.start as usize)),
+            path: place.and_then(|_| paths.at(problem.span.start)),
             message: problem.message.clone(),
             help: problem.help.clone(),
         }
@@ -74,61 +75,6 @@ impl Finding {
 
     fn is_error(&self) -> bool {
         self.severity == Severity::Error
-    }
-}
-
-/// One level of a JSON text on the way to a place in it.
-enum Level<'t> {
-    Object(&'t str),
-    List(usize),
-}
-
-/// The path to what stands at an offset of a JSON text; none in other texts, and at its root.
-fn json_path(text: &str, offset: usize) -> Option<String> {
-    if !text.trim_start().starts_with('{') {
-        return None;
-    }
-    let (mut levels, mut at, bytes) = (Vec::new(), 0, text.as_bytes());
-    while at <= offset && at < bytes.len() {
-        match bytes[at] {
-            b'"' => {
-                let end = string_end(bytes, at);
-                let is_key = text.get(end..)?.trim_start().starts_with(':');
-                if let (true, Some(Level::Object(key))) = (is_key, levels.last_mut()) {
-                    *key = text.get(at + 1..end - 1)?;
-                }
-                at = end - 1;
-            }
-            b'{' if at < offset || levels.is_empty() => levels.push(Level::Object("")),
-            b'[' if at < offset => levels.push(Level::List(0)),
-            b'}' | b']' => drop(levels.pop()),
-            b',' => {
-                if let Some(Level::List(index)) = levels.last_mut() {
-                    *index += 1;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    let path: String = levels.iter().map(written).collect();
-    Some(path.trim_start_matches('.').to_owned()).filter(|path| !path.is_empty())
-}
-
-/// Behind the closing quote of a string.
-fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while at < bytes.len() && bytes[at] != b'"' {
-        at += if bytes[at] == b'\\' { 2 } else { 1 };
-    }
-    (at + 1).min(bytes.len())
-}
-
-fn written(level: &Level<'_>) -> String {
-    match level {
-        Level::Object("") => String::new(),
-        Level::Object(key) => format!(".{key}"),
-        Level::List(index) => format!("[{index}]"),
     }
 }
 
@@ -191,28 +137,5 @@ impl From<Failure> for Error {
             ErrorKind::Internal => Error::Unusable(failure.message),
             _ => Error::Invalid(failure.message),
         }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_in_json_has_a_path() {
-        let text = r#"{ "a": { "b\"": [1, { "c": "x, [y" }, "z"] }, "d": 2 }"#;
-        let check = |part: &str, path: &str| {
-            let found = json_path(text, text.find(part).unwrap());
-            assert_eq!(found.unwrap_or_default(), path, "{part}");
-        };
-        check("1", "a.b\\\"[0]");
-        check("\"x", "a.b\\\"[1].c");
-        check("{ \"c", "a.b\\\"[1]");
-        check("\"z", "a.b\\\"[2]");
-        check("2", "d");
-        check("{", "");
-        assert_eq!(json_path("a: 1", 3), None);
-        assert_eq!(json_path("{ \"open", 8), None);
     }
 }
