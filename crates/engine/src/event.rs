@@ -363,6 +363,21 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
+    /// Those of a run that has not reached an end.
+    pub const UNFINISHED: [RunStatus; 3] = [RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
+    /// The ends.
+    pub const FINAL: [RunStatus; 5] =
+        [RunStatus::Completed, RunStatus::Stopped, RunStatus::PartialSuccess, RunStatus::Failed, RunStatus::Cancelled];
+
+    pub fn all() -> impl Iterator<Item = RunStatus> {
+        RunStatus::UNFINISHED.into_iter().chain(RunStatus::FINAL)
+    }
+
+    /// The status that a word names.
+    pub fn named(word: &str) -> Option<RunStatus> {
+        RunStatus::all().find(|status| status.word() == word)
+    }
+
     /// Reached an end.
     pub fn is_final(self) -> bool {
         !matches!(self, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)

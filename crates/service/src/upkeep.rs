@@ -11,10 +11,6 @@ use crate::{Error, Service};
 /// Runs removed in one transaction, so that others get their turn at the file.
 const PRUNED_AT_ONCE: usize = 500;
 
-/// The statuses that a finished run may have.
-const FINAL: [RunStatus; 5] =
-    [RunStatus::Completed, RunStatus::Stopped, RunStatus::PartialSuccess, RunStatus::Failed, RunStatus::Cancelled];
-
 fn kept_ms(retention: &Retention, status: RunStatus) -> Option<u64> {
     let own = match status {
         RunStatus::Completed => retention.completed,
@@ -33,13 +29,13 @@ impl Service {
         if let Some(status) = statuses.iter().find(|status| !status.is_final()) {
             return Err(Error::Invalid(format!("a run that is {} cannot be removed; cancel it first", status.word())));
         }
-        let statuses = if statuses.is_empty() { &FINAL } else { statuses };
+        let statuses = if statuses.is_empty() { &RunStatus::FINAL } else { statuses };
         self.prune_older(statuses.iter().map(|status| (*status, keep_ms))).await
     }
 
     /// Removes what the settings do not keep any longer.
     pub async fn retain(&self, retention: &Retention) -> Result<Pruned, Error> {
-        let kept = FINAL.iter().filter_map(|status| Some((*status, kept_ms(retention, *status)?)));
+        let kept = RunStatus::FINAL.iter().filter_map(|status| Some((*status, kept_ms(retention, *status)?)));
         self.prune_older(kept).await
     }
 

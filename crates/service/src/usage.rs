@@ -20,7 +20,6 @@ const MAX_ROWS: usize = 100_000;
 const PAGE: usize = 1_000;
 /// Runs under way whose journals one answer reads; the others are counted, and said to be left out.
 const MAX_UNFINISHED: usize = 500;
-const UNFINISHED: [RunStatus; 3] = [RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
 
 /// What one user's runs of one workflow used on one day.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -177,7 +176,8 @@ impl Service {
         answer: &mut UsageAnswer,
     ) -> Result<(), Error> {
         let user = (!question.all_users).then(|| self.user().to_owned());
-        let filter = Filter { user, status: UNFINISHED.to_vec(), limit: MAX_UNFINISHED, ..Filter::default() };
+        let filter =
+            Filter { user, status: RunStatus::UNFINISHED.to_vec(), limit: MAX_UNFINISHED, ..Filter::default() };
         let page = self.core.store.list(filter).await?;
         answer.incomplete |= page.cursor.is_some();
         for row in &page.rows {

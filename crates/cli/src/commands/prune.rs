@@ -1,9 +1,10 @@
 //! `relais prune`: old runs removed.
 
+use relais_engine::RunStatus;
 use relais_plan::time::parse_duration;
 use relais_service::Service;
 
-use super::runs::Status;
+use super::runs::status;
 use crate::exit::Exit;
 use crate::screen;
 use crate::session::Global;
@@ -17,8 +18,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     keep: u64,
     /// Only runs of this status; may be repeated [default: every finished one]
-    #[arg(long, value_name = "STATUS", ignore_case = true)]
-    status: Vec<Status>,
+    #[arg(long, value_name = "STATUS", ignore_case = true, value_parser = status())]
+    status: Vec<RunStatus>,
 }
 
 fn duration(text: &str) -> Result<u64, String> {
@@ -26,9 +27,8 @@ fn duration(text: &str) -> Result<u64, String> {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    let statuses: Vec<_> = args.status.iter().copied().map(Into::into).collect();
     global.serve_here(async |service: &Service| {
-        let pruned = service.prune(args.keep, &statuses).await?;
+        let pruned = service.prune(args.keep, &args.status).await?;
         let values = counted(pruned.blobs as usize, "stored value");
         screen::note(&format!("removed {} and {values}", counted(pruned.runs as usize, "run")));
         Ok(Exit::Done)

@@ -1,6 +1,6 @@
 //! `relais runs`: the list, newest first.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use comfy_table::{Table, presets};
 use relais_engine::{RunStatus, Summary};
 use relais_plan::time::format_duration;
@@ -15,8 +15,8 @@ use crate::{screen, words};
 #[command(after_help = "Examples:\n  relais runs --status failed\n  relais runs --workflow price-monitor --limit 5")]
 pub struct Args {
     /// Only runs of this status; may be repeated
-    #[arg(long, value_name = "STATUS", ignore_case = true)]
-    status: Vec<Status>,
+    #[arg(long, value_name = "STATUS", ignore_case = true, value_parser = status())]
+    status: Vec<RunStatus>,
     /// Only runs of this workflow
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
@@ -31,38 +31,16 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Status {
-    Pending,
-    Running,
-    Waiting,
-    Completed,
-    Stopped,
-    PartialSuccess,
-    Failed,
-    Cancelled,
-}
-
-impl From<Status> for RunStatus {
-    fn from(status: Status) -> RunStatus {
-        match status {
-            Status::Pending => RunStatus::Pending,
-            Status::Running => RunStatus::Running,
-            Status::Waiting => RunStatus::Waiting,
-            Status::Completed => RunStatus::Completed,
-            Status::Stopped => RunStatus::Stopped,
-            Status::PartialSuccess => RunStatus::PartialSuccess,
-            Status::Failed => RunStatus::Failed,
-            Status::Cancelled => RunStatus::Cancelled,
-        }
-    }
+/// A status by its word, whatever its case; the help lists them.
+pub fn status() -> impl TypedValueParser<Value = RunStatus> {
+    PossibleValuesParser::new(RunStatus::all().map(RunStatus::word))
+        .try_map(|word| RunStatus::named(&word.to_lowercase()).ok_or("no status of a run"))
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.serve(async |session: &Session| {
         let filter = Filter {
-            status: args.status.iter().copied().map(RunStatus::from).collect(),
+            status: args.status.clone(),
             workflow: args.workflow.clone(),
             limit: usize::from(args.limit),
             roots_only: !args.children,

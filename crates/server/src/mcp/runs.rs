@@ -204,7 +204,7 @@ pub fn list_spec() -> Spec {
         takes: json!({
             "workflow_id": text("Only runs of this workflow: id, alias or name."),
             "workflowId": same_as("workflow_id"),
-            "status": { "enum": STATUSES.map(RunStatus::word), "description": "Only runs of this status." },
+            "status": { "enum": RunStatus::all().map(RunStatus::word).collect::<Vec<_>>(), "description": "Only runs of this status." },
             "limit": limit(DEFAULT_LISTED),
             "cursor": text("`next` of the page before."),
             "user_id": user_id(),
@@ -215,20 +215,9 @@ pub fn list_spec() -> Spec {
     }
 }
 
-const STATUSES: [RunStatus; 8] = [
-    RunStatus::Pending,
-    RunStatus::Running,
-    RunStatus::Waiting,
-    RunStatus::Completed,
-    RunStatus::Stopped,
-    RunStatus::PartialSuccess,
-    RunStatus::Failed,
-    RunStatus::Cancelled,
-];
-
 pub async fn list(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
     let word = arguments.text(&["status"])?;
-    let status = STATUSES.into_iter().filter(|status| Some(status.word()) == word.as_deref()).collect();
+    let status = word.as_deref().and_then(RunStatus::named).into_iter().collect();
     let (rows, next) = page(guest, &mut arguments, status, DEFAULT_LISTED).await?;
     let runs: Vec<Value> = rows.iter().map(render::row_of_graph).collect();
     Ok(given(json!({ "runs": runs, "next": next })))

@@ -18,17 +18,6 @@ const COLUMNS: &str = "SELECT r.run, r.workflow, r.plan, r.user, r.thread, r.par
 const ENDED: &str = "SELECT ended_at, run FROM runs INDEXED BY runs_unreported WHERE unreported = 1 \
      ORDER BY ended_at, run LIMIT ?1";
 
-const STATUSES: [RunStatus; 8] = [
-    RunStatus::Pending,
-    RunStatus::Running,
-    RunStatus::Waiting,
-    RunStatus::Completed,
-    RunStatus::Stopped,
-    RunStatus::PartialSuccess,
-    RunStatus::Failed,
-    RunStatus::Cancelled,
-];
-
 pub(super) fn list(db: &Connection, filter: &Filter) -> Result<Page, Trouble> {
     let limit = page::rows(filter.limit);
     let mut places = Vec::new();
@@ -52,7 +41,6 @@ pub(super) fn ended(db: &Connection, limit: usize) -> Result<Vec<Row>, Trouble> 
     Ok(rows(db, &places)?)
 }
 
-const UNFINISHED: [RunStatus; 3] = [RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
 const COUNT: &str = "SELECT count(*) FROM runs INDEXED BY runs_status WHERE status = ?1";
 
 pub(super) fn unfinished(db: &Connection) -> Result<Vec<(RunStatus, u64)>, Trouble> {
@@ -61,7 +49,7 @@ pub(super) fn unfinished(db: &Connection) -> Result<Vec<(RunStatus, u64)>, Troub
         let found: i64 = statement.query_row([status.word()], |row| row.get(0))?;
         Ok((status, found.cast_unsigned()))
     };
-    UNFINISHED.into_iter().map(&mut count).collect()
+    RunStatus::UNFINISHED.into_iter().map(&mut count).collect()
 }
 
 type Place = (Millis, RunId);
@@ -87,8 +75,7 @@ struct Query {
 }
 
 fn queries(filter: &Filter, index: Option<Index>, limit: usize) -> Result<Vec<Query>, Error> {
-    let statuses: &[RunStatus] = if filter.status.is_empty() { &STATUSES } else { &filter.status };
-    let mut statuses = statuses.to_vec();
+    let mut statuses = if filter.status.is_empty() { RunStatus::all().collect() } else { filter.status.clone() };
     statuses.sort_unstable();
     statuses.dedup();
     let roots: &[bool] = if filter.roots_only { &[true] } else { &[true, false] };
@@ -255,8 +242,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
 
 fn status(row: &SqlRow<'_>) -> rusqlite::Result<RunStatus> {
     let word = row.get_ref(6)?.as_str()?;
-    let known = STATUSES.into_iter().find(|status| status.word() == word);
-    known.ok_or_else(|| {
+    RunStatus::named(word).ok_or_else(|| {
         let unknown = format!("`{word}` is not a status of a run");
         rusqlite::Error::FromSqlConversionFailure(6, rusqlite::types::Type::Text, unknown.into())
     })
