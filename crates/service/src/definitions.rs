@@ -41,7 +41,9 @@ pub struct Definition {
 
 /// A definition that may be run.
 pub struct Checked {
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
+    /// The plan's.
+    pub hash: String,
     pub format: Format,
     pub children: Vec<Plan>,
     /// The workflow's version, counted up with each change.
@@ -304,7 +306,8 @@ impl Service {
         let tools = if simulate { Vec::new() } else { self.core.definitions.check_tools(&plan).await? };
         let manifest = Manifest::new(relais_plan::time::format_instant(self.core.clock.now())[..10].to_owned(), &tools);
         let mut checked = Checked {
-            plan,
+            hash: plan.hash(),
+            plan: Arc::new(plan),
             format: definition.format,
             children: definition.children,
             version: 1,

@@ -31,6 +31,7 @@ mod scheduler;
 mod schedules;
 mod sent;
 mod serving;
+mod shelf;
 pub mod signature;
 mod simulated;
 mod step_triggers;
@@ -111,6 +112,7 @@ struct Core {
     /// Runs are left for another process to take up.
     hands_off: bool,
     follows: Arc<follow::Follows>,
+    shelf: shelf::Shelf,
     /// A trigger was written here, so that the scheduler looks again.
     triggers_changed: Notify,
     /// Who hears of ended runs.
@@ -163,8 +165,20 @@ impl Service {
         let triggers_changed = Notify::new();
         let entrance = tokens::Entrance::new(&config.settings.auth, &clock)?;
         let observers = feed::Observers::default();
-        let core =
-            Core { definitions, store, file, worker, clock, entrance, hands_off, follows, triggers_changed, observers };
+        let shelf = shelf::Shelf::default();
+        let core = Core {
+            definitions,
+            store,
+            file,
+            worker,
+            clock,
+            entrance,
+            hands_off,
+            follows,
+            shelf,
+            triggers_changed,
+            observers,
+        };
         Ok(Service { core: Arc::new(core), user })
     }
 

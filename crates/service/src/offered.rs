@@ -1,5 +1,7 @@
 //! The workflows that are offered as tools of their own.
 
+use std::sync::Arc;
+
 use relais_plan::Plan;
 
 use crate::workflows::{Workflow, WorkflowList};
@@ -10,7 +12,7 @@ const LOOKED_THROUGH: usize = 1_000;
 
 impl Service {
     /// The published workflows that can be started, oldest first, with their plans.
-    pub async fn published(&self, limit: usize) -> Result<Vec<(Workflow, Plan)>, Error> {
+    pub async fn published(&self, limit: usize) -> Result<Vec<(Workflow, Arc<Plan>)>, Error> {
         let list = WorkflowList { limit: LOOKED_THROUGH, ..WorkflowList::default() };
         let (found, _) = self.workflows(list).await?;
         let all = found.into_iter().rev().map(|at| at.it);

@@ -53,7 +53,7 @@ impl Service {
     ) -> Result<(), Error> {
         let id = file_id(self.user(), &checked.plan.name);
         let known: Option<At<Workflow>> = self.find_kept(&id.to_string()).await?;
-        let hash = checked.plan.hash();
+        let hash = checked.hash.clone();
         if let Some(At { it: workflow, .. }) = known.as_ref().filter(|at| at.it.version > 0) {
             let newest = self.version_of(workflow, None).await?;
             if newest.plan_of(checked.target.branch.as_deref()) == Some(&hash) {
@@ -88,7 +88,7 @@ impl Service {
         workflow.description = checked.plan.description.clone();
         workflow.updated_at = now;
         let mut edits = Vec::new();
-        for plan in checked.children.iter().chain([&checked.plan]) {
+        for plan in checked.children.iter().chain([checked.plan.as_ref()]) {
             edits.extend(self.plan_edit(plan).await?);
         }
         edits.push(self.version_edit(&workflow, &version)?);
@@ -118,7 +118,7 @@ fn meant(checked: &mut Checked, workflow: &Workflow) {
 }
 
 fn file_version(checked: &Checked, source: &Source, manifest: Value) -> Version {
-    let (hash, branch) = (checked.plan.hash(), checked.target.branch.clone());
+    let (hash, branch) = (checked.hash.clone(), checked.target.branch.clone());
     Version {
         definition: source.text.clone(),
         format: checked.format.word().to_owned(),

@@ -43,7 +43,7 @@ impl Service {
     }
 
     async fn active(&self, workflow: &Workflow, cursor: Option<String>, limit: usize) -> Result<Page, Error> {
-        let status = vec![RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
+        let status = RunStatus::UNFINISHED.to_vec();
         let workflow_id = Some(workflow.id.to_string());
         self.runs(Filter { workflow_id, status, cursor, limit, ..Filter::default() }).await
     }

@@ -108,7 +108,7 @@ impl Service {
         let opened = Opened {
             run: uuid::Uuid::now_v7(),
             workflow: plan.name.clone(),
-            plan: plan.hash(),
+            plan: checked.hash.clone(),
             input,
             trigger: start.trigger.map_or_else(|| serde_json::json!({ "type": "manual" }), |fired| fired.what),
             user: self.user().to_owned(),
@@ -363,7 +363,7 @@ impl Service {
         }
         let mut entries = entries;
         if let Some(definition) = &fork.definition {
-            let other = Program::new(definition.plan.clone());
+            let other = Program::new(definition.plan.as_ref().clone());
             entries = rewind::translate(&entries, &program, &other).map_err(Error::Invalid)?;
             opened.plan = other.hash.clone();
             opened.workflow = definition.plan.name.clone();

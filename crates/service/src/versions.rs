@@ -3,6 +3,7 @@
 //! A version is immutable; what a workflow is now is in `workflows.rs`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -20,6 +21,7 @@ use crate::definitions::{MAX_FILE_BYTES, MCP_PREFIX};
 use crate::kept::Kept;
 use crate::library::{self, Library, Pending, Used};
 use crate::runs::{same_plan, same_workflow};
+use crate::shelf::Shelved;
 use crate::workflows::{Timing, Version, Workflow, WorkflowStatus};
 use crate::{At, Checked, Error, Finding, Mode, Service, Start, TriggerRecord, Whole};
 
@@ -258,18 +260,37 @@ impl Service {
             return Err(Error::Conflict(text));
         }
         let number = version.unwrap_or(workflow.version);
-        let version = self.version_of(workflow, version).await?;
-        let Some(hash) = version.plan_of(branch) else { return Err(self.why_not(workflow, version, branch).await) };
-        let plan = load_plan(self.core.store.as_ref(), hash).await?;
-        let format = Format::named(&version.format).unwrap_or(Format::Native);
-        let manifest = version.manifest["hash"].as_str().unwrap_or_default().to_owned();
+        let shelved = self.shelved(workflow, number, branch).await?;
+        let Shelved { version, hash, plan } = shelved.as_ref();
         let target = Target {
             workflow: workflow.id.to_string(),
             version: u32::try_from(number).unwrap_or(u32::MAX),
             branch: branch.map(str::to_owned),
             trigger: None,
         };
-        Ok(Checked { plan, format, children: Vec::new(), version: number, manifest, target, warnings: Vec::new() })
+        Ok(Checked {
+            plan: plan.clone(),
+            hash: hash.clone(),
+            format: Format::named(&version.format).unwrap_or(Format::Native),
+            children: Vec::new(),
+            version: number,
+            manifest: version.manifest["hash"].as_str().unwrap_or_default().to_owned(),
+            target,
+            warnings: Vec::new(),
+        })
+    }
+
+    async fn shelved(&self, workflow: &Workflow, number: u64, branch: Option<&str>) -> Result<Arc<Shelved>, Error> {
+        let place = (self.user.clone(), workflow.id, number, branch.map(str::to_owned));
+        if let Some(shelved) = self.core.shelf.get(&place) {
+            return Ok(shelved);
+        }
+        let version = self.version_of(workflow, Some(number)).await?;
+        let Some(hash) = version.plan_of(branch).cloned() else {
+            return Err(self.why_not(workflow, version, branch).await);
+        };
+        let plan = Arc::new(load_plan(self.core.store.as_ref(), &hash).await?);
+        Ok(self.core.shelf.put(place, Shelved { version, hash, plan }))
     }
 
     /// Why a version has nothing to start.
@@ -331,7 +352,8 @@ impl Service {
     /// The tools must be there, and are compared with those of the time when the version was made.
     async fn check_drift(&self, workflow: &Workflow, checked: &mut Checked) -> Result<(), Error> {
         let tools = self.select(&checked.plan, &tools_of(&checked.plan)).await?;
-        let version = self.version_of(workflow, Some(checked.version)).await?;
+        let shelved = self.shelved(workflow, checked.version, checked.target.branch.as_deref()).await?;
+        let version = &shelved.version;
         // Only a version with one plan has a manifest of that plan alone, and an unverified one has none to compare with.
         let is_known = version.manifest["hash"].as_str().is_some_and(|hash| !hash.is_empty());
         let is_comparable = is_known && version.branches.is_empty() && version.manifest.get("unverified").is_none();

@@ -206,7 +206,7 @@ async fn whole(guest: &Guest, at: At<Workflow>) -> Result<Given, Trouble> {
     let mut shown = line(&at.it);
     shown.extend(definition::shown(guest.before(&at.it).await?));
     let takes = match guest.service.startable(&at.it, None, None).await {
-        Ok(checked) => checked.plan.input_schema.map(|schema| schema.json().clone()),
+        Ok(checked) => checked.plan.input_schema.as_ref().map(|schema| schema.json().clone()),
         // Empty, archived, or branches only: nothing that a run could be given.
         Err(_) => None,
     };

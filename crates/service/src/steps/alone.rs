@@ -1,6 +1,8 @@
 //! One step run by itself: a run of a workflow that has only this step. What its placeholders and conditions name is
 //! given to the run.
 
+use std::sync::Arc;
+
 use relais_engine::{Mode, RunId, Target};
 use relais_plan::Plan;
 use uuid::Uuid;
@@ -33,6 +35,7 @@ impl Service {
         }
         self.keep_plan(&plan).await?;
         let (manifest, target) = (String::new(), Target::default());
-        Ok(Checked { plan, format, children: Vec::new(), version: 0, manifest, target, warnings: Vec::new() })
+        let (hash, plan) = (plan.hash(), Arc::new(plan));
+        Ok(Checked { plan, hash, format, children: Vec::new(), version: 0, manifest, target, warnings: Vec::new() })
     }
 }
