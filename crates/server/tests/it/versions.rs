@@ -113,6 +113,18 @@ async fn an_import_that_goes_by_a_name_that_is_taken_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_is_taken_is_named() {
+    let setup = Setup::new().await;
+    let text = "triggers: [{ webhook: { id: door } }]\nsteps: [{ wait: 1s }]";
+    create(&setup, json!({ "name": "one", "definition": text })).await;
+    let (_, package) = setup.get("/api/v1/workflows/one/export").await;
+    let told = "the webhook `door` is there already";
+    refused(&setup, Method::POST, "/api/v1/workflows/import", json!({ "package": package }), 409, told).await;
+    let again = json!({ "name": "two", "definition": text });
+    refused(&setup, Method::POST, "/api/v1/workflows", again, 409, told).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn several_workflows_are_carried_together() {
     let (here, there) = (Setup::new().await, Setup::new().await);
     create(&here, json!({ "name": "child", "definition": "steps: [{ wait: 1s }]" })).await;
@@ -125,7 +137,7 @@ async fn several_workflows_are_carried_together() {
     assert_eq!(status, 200, "{package}");
     for wrong in [json!([]), json!(["l", "none"]), json!(vec!["l"; 101])] {
         let (status, told) = here.post("/api/v1/workflows/export", json!({ "workflows": wrong })).await;
-        assert!([404, 422].contains(&status.as_u16()), "{status} {told}");
+        assert!([404, 422].contains(&status), "{status} {told}");
     }
     let names = |made: &Value| -> Vec<Value> {
         let imported = made["imported"].as_array().unwrap().iter();
