@@ -1,6 +1,6 @@
 //! `relais import`: takes in what `relais export` wrote.
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use relais_service::{Error, OnClash};
 use serde_json::Value;
@@ -53,8 +53,8 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 
 fn package(file: &str) -> anyhow::Result<Value> {
     let text = given::text(file)?;
-    let help = "`relais workflows save FILE` keeps a definition";
-    serde_json::from_str(&text).with_context(|| format!("{file} is no export of Relais, which is JSON; {help}"))
+    let help = "`relais workflows save` keeps a definition";
+    serde_json::from_str(&text).map_err(|error| anyhow!("{file} is no export of Relais: no JSON, {error}; {help}"))
 }
 
 /// The service calls it as the API does.

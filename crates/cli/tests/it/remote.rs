@@ -274,8 +274,8 @@ fn a_server_counts_and_tells_as_the_local_database_does() {
     are_alike(&here, &there, &url, COUNTED);
     let told = here.relais(&["usage", "--by", "workflow"]);
     assert!(["fails", "one", "total"].iter().all(|part| told.out.contains(part)), "{}", told.out);
-    let told = here.relais(&["notifications"]);
-    assert!(told.out.contains("fails has failed") && !told.out.contains(" no "), "{}", told.out);
+    let told = json_lines(&here.relais(&["notifications", "--json"]).out);
+    assert!(told.len() == 2 && told.iter().all(|one| one["title"] == "fails has failed" && one["read"] == true));
     server.signal("-TERM");
     server.ended().expect(0);
 }
