@@ -21,7 +21,7 @@ Examples:
   relais import prices.json --on-clash reuse
 
 What --on-clash does about a name or an alias that something else has here:
-  rename   takes it in as `NAME (2)`, and without an alias; refuses where the export goes by the name
+  rename   takes it in as `NAME (2)`, without an alias; refuses what the export calls by its name
   reuse    uses the agent or the called workflow that is here in its place, and renames the rest
   refuse   takes in nothing")]
 pub struct Args {
