@@ -138,14 +138,14 @@ fn no_such(name: &str, error: Error) -> Error {
 }
 
 /// What is not right with a text that a server has read, as it is shown of a file that was read here.
-fn show(source: &Source, findings: Vec<Finding>) {
+pub fn show(source: &Source, findings: Vec<Finding>) {
     let problems: Vec<Problem> = findings.into_iter().map(problem).collect();
     if !problems.is_empty() {
         screen::note(&source.render(&problems, Paint::stderr().0));
     }
 }
 
-pub fn problem(found: Finding) -> Problem {
+fn problem(found: Finding) -> Problem {
     let Finding { severity, span, message, help, .. } = found;
     Problem { severity, span, message, help }
 }

@@ -1,7 +1,6 @@
 //! The input that a person gives: pairs, files, a prompt.
 
 use std::io::Read;
-use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use relais_plan::Schema;
@@ -45,18 +44,35 @@ pub fn value_of(text: &str) -> Value {
 }
 
 fn object(file: &str) -> anyhow::Result<Map<String, Value>> {
-    let text = std::fs::File::open(Path::new(file)).map_err(anyhow::Error::from).and_then(bounded);
-    let text = text.map_err(|error| anyhow!("--input @{file}: {error}"))?;
+    let text = text(file).map_err(|error| anyhow!("--input @{error}"))?;
     match serde_json::from_str(&text).with_context(|| format!("--input @{file} is not JSON"))? {
         Value::Object(map) => Ok(map),
         _ => bail!("--input @{file} must hold a JSON object with the inputs by name"),
     }
 }
 
+/// What is in a file, or on standard input for `-`.
+pub fn text(file: &str) -> anyhow::Result<String> {
+    let text = match file {
+        "-" => bounded(std::io::stdin().lock()),
+        file => std::fs::File::open(file).map_err(anyhow::Error::from).and_then(bounded),
+    };
+    text.map_err(|error| anyhow!("{}: {error}", if file == "-" { "standard input" } else { file }))
+}
+
+/// A value as it is written, in a file (`@FILE`), or on standard input (`-`).
+pub fn data(written: &str) -> anyhow::Result<Value> {
+    match written.strip_prefix('@') {
+        Some(file) => Ok(value_of(&text(file)?)),
+        None if written == "-" => Ok(value_of(&text(written)?)),
+        None => Ok(value_of(written)),
+    }
+}
+
 /// The prompt as written, or standard input for `-`.
 pub fn prompt(written: Option<&str>) -> anyhow::Result<Option<String>> {
     match written {
-        Some("-") => Ok(Some(bounded(std::io::stdin().lock()).map_err(|error| anyhow!("standard input: {error}"))?)),
+        Some("-") => Ok(Some(text("-")?)),
         Some(text) => Ok(Some(text.to_owned())),
         None => Ok(None),
     }

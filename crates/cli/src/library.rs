@@ -1,8 +1,9 @@
-//! Kept workflows as commands see them, wherever they are kept.
+//! Kept workflows and agents as commands see them, wherever they are kept.
 
 use relais_engine::Millis;
-use relais_service::{At, Workflow, WorkflowStatus};
+use relais_service::{Arrived, At, Numbered, Version, Workflow, WorkflowStatus};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 /// A kept workflow; the same fields by the same names from the local database and from a server.
@@ -64,4 +65,87 @@ pub struct Shelving {
     pub format: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<WorkflowStatus>,
+}
+
+/// One version of a kept workflow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Edition {
+    pub version: u64,
+    pub created_at: String,
+    /// Why it was made.
+    pub reason: String,
+    pub format: String,
+    pub runnable: bool,
+    pub branches: Vec<String>,
+    pub agents: Vec<Uuid>,
+    /// Its text, where one version was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+}
+
+impl From<Numbered> for Edition {
+    fn from(numbered: Numbered) -> Edition {
+        let Numbered { number, at, version } = numbered;
+        let Version { definition, format, plan, branches, agents, reason, .. } = version;
+        Edition {
+            version: number,
+            created_at: instant(at),
+            reason,
+            format,
+            runnable: plan.is_some() || !branches.is_empty(),
+            branches: branches.into_keys().collect(),
+            agents,
+            definition: Some(definition),
+        }
+    }
+}
+
+/// A workflow that an import brought.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Brought {
+    pub id: Uuid,
+    pub name: String,
+    pub alias: Option<String>,
+    pub version: u64,
+    /// What it is called in the export.
+    pub exported_name: String,
+    pub exported_alias: Option<String>,
+}
+
+impl From<Arrived> for Brought {
+    fn from(arrived: Arrived) -> Brought {
+        let Arrived { workflow, exported_name, exported_alias } = arrived;
+        let Workflow { id, name, alias, version, .. } = workflow.it;
+        Brought { id, name, alias, version, exported_name, exported_alias }
+    }
+}
+
+/// A kept agent; the same fields by the same names from the local database and from a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    pub id: Uuid,
+    pub name: String,
+    pub description: String,
+    pub definition: Value,
+    pub created_at: String,
+    pub updated_at: String,
+}
+
+impl From<At<relais_service::Agent>> for Agent {
+    fn from(at: At<relais_service::Agent>) -> Agent {
+        let relais_service::Agent { id, name, description, definition, created_at, updated_at } = at.it;
+        Agent { id, name, description, definition, created_at: instant(created_at), updated_at: instant(updated_at) }
+    }
+}
+
+/// What is to be kept or changed of an agent; what is not named stays.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Employment {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub definition: Value,
 }

@@ -2,6 +2,7 @@
 //!
 //! Knows the routes and their words ([`wire`]); what is shown of the answers is the commands' business.
 
+mod kept;
 mod stream;
 mod wire;
 
@@ -120,6 +121,11 @@ impl Client {
 
     async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Error> {
         self.read(self.request(Method::POST, path).json(body)).await
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), Error> {
+        let request = self.request(Method::DELETE, path);
+        self.exchange(request.timeout(ANSWER_TIME)).await.map(drop)
     }
 
     /// Says something to a run.
@@ -276,7 +282,7 @@ impl Client {
 
     pub async fn workflows(&self, archived: bool, limit: usize) -> Result<(Vec<Shelved>, bool), Error> {
         let query = [("archived", archived.to_string()), ("limit", limit.to_string())];
-        let page: wire::Workflows = self.get(&wire::with_query("/workflows", &query)).await?;
+        let page: wire::Items<Shelved> = self.get(&wire::with_query("/workflows", &query)).await?;
         Ok((page.items, page.next.is_some()))
     }
 
@@ -318,8 +324,7 @@ impl Client {
     }
 
     pub async fn cancel_schedule(&self, id: Uuid) -> Result<(), Error> {
-        let request = self.request(Method::DELETE, &format!("/schedules/{id}"));
-        self.exchange(request.timeout(ANSWER_TIME)).await.map(drop)
+        self.delete(&format!("/schedules/{id}")).await
     }
 
     /// Pauses or resumes a schedule.

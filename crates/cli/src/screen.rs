@@ -30,11 +30,6 @@ pub fn for_terminal(text: &str) -> std::borrow::Cow<'_, str> {
     text.chars().map(|c| if harmless(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
 }
 
-/// A table as text. Lines are not wrapped: a pipe has no width, and an id must stay in one piece.
-pub fn table(table: &comfy_table::Table) -> String {
-    table.lines().map(|line| format!("{}\n", line.trim_end().strip_prefix(' ').unwrap_or(&line))).collect()
-}
-
 /// A line beside the result. Nobody to read it is no reason to stop.
 pub fn note(text: &str) {
     let end = if text.ends_with('\n') { "" } else { "\n" };

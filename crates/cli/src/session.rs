@@ -1,6 +1,8 @@
 //! What a command works with: the configuration, the definitions, and the session: the local service or a server.
 //! Opened only as far as needed.
 
+mod kept;
+
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,12 +78,17 @@ impl Global {
         command: impl AsyncFnOnce(&Session) -> anyhow::Result<T>,
         open: impl FnOnce(Config) -> Result<Service, Error>,
     ) -> anyhow::Result<T> {
-        let Some(url) = self.named_server() else {
+        let Some(client) = self.client()? else {
             return on_service(self.config()?, open, async |service| command(&Session::Local(service.clone())).await);
         };
-        let token = std::env::var("RELAIS_TOKEN").ok().filter(|token| !token.is_empty());
-        let client = Client::new(url, token)?;
         block_on(async { command(&Session::Remote(client)).await })
+    }
+
+    /// The server that was named, for commands that need no database without one.
+    pub fn client(&self) -> Result<Option<Client>, Error> {
+        let Some(url) = self.named_server() else { return Ok(None) };
+        let token = std::env::var("RELAIS_TOKEN").ok().filter(|token| !token.is_empty());
+        Client::new(url, token).map(Some)
     }
 
     fn named_server(&self) -> Option<&str> {
@@ -389,13 +396,12 @@ impl Session {
 }
 
 async fn shelved(service: &Service, to: Option<&str>, shelving: Shelving) -> Result<At<Workflow>, Error> {
-    let Shelving { name, alias, description, definition, format, published } = shelving;
+    let Shelving { name, alias, description, definition, format, published, status } = shelving;
     let format = format.and_then(Format::named);
     let definition = definition.map(|text| Written { text, format, lenient: false });
     match to {
         Some(workflow) => {
-            let change =
-                WorkflowChange { name, alias, description, definition, published, ..WorkflowChange::default() };
+            let change = WorkflowChange { name, alias, description, definition, published, status };
             service.update_workflow(workflow, change, None).await
         }
         None => {

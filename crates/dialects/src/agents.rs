@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use relais_plan::problem::has_errors;
 use relais_plan::step::{Kind, Step, Workflow};
 use relais_plan::{Problem, Problems, Source, Span, Task};
+use serde_json::Value;
 
 use crate::Loader;
 use crate::reader::{Reader, Workflows};
@@ -14,6 +16,15 @@ use crate::yaml;
 /// What is wrong with an agent that stands alone, as JSON or YAML text.
 pub fn check_agent(source: &Source) -> Problems {
     read(source).1
+}
+
+/// An agent that stands alone as a value, whether it is written as JSON or YAML; or what is wrong with it.
+pub fn read_agent(source: &Source) -> Result<Value, Problems> {
+    let problems = check_agent(source);
+    if has_errors(&problems) {
+        return Err(problems);
+    }
+    Ok(yaml::parse(source)?.to_value())
 }
 
 /// Gives the workflow the agents that it lacks and the loader has. Who is still lacking is found by the check.

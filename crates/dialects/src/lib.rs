@@ -31,7 +31,7 @@ use dag::expand::{self, Expansion};
 use reader::Reader;
 use yaml::Node;
 
-pub use agents::check_agent;
+pub use agents::{check_agent, read_agent};
 pub use native::read_trigger;
 pub use paths::Paths;
 pub use schema::json_schema;

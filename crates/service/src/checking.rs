@@ -6,6 +6,7 @@ use std::time::Duration;
 use relais_engine::Millis;
 use relais_plan::{Plan, Severity, Span, Trigger, schedule};
 use relais_runtime::models;
+use relais_runtime::tool::ToolSpec;
 use relais_runtime::tools::Listed;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -122,14 +123,24 @@ impl Service {
 
     /// Every tool: built in, and of the MCP servers of the configuration. Servers that do not answer are told.
     pub async fn tools(&self) -> Result<Listed, Error> {
-        let late = |_| Error::Busy(format!("the MCP servers did not answer within {} s", LIST_TIMEOUT.as_secs()));
         tokio::time::timeout(LIST_TIMEOUT, self.core.definitions.tools.list()).await.map_err(late)
+    }
+
+    /// The tools of one MCP server.
+    pub async fn tools_of(&self, server: &str) -> Result<Vec<ToolSpec>, Error> {
+        let patterns = [format!("mcp:{server}/*")];
+        let select = self.core.definitions.tools.select(&patterns);
+        Ok(tokio::time::timeout(LIST_TIMEOUT, select).await.map_err(late)??)
     }
 
     /// The providers of models, whether each can be called, and the models whose prices are known.
     pub fn models(&self) -> Vec<models::Listed> {
         self.core.definitions.models.list()
     }
+}
+
+fn late(_: tokio::time::error::Elapsed) -> Error {
+    Error::Busy(format!("the MCP servers did not answer within {} s", LIST_TIMEOUT.as_secs()))
 }
 
 impl Finding {

@@ -7,6 +7,7 @@ use relais_store::{Edit, Expect, Find, Record, RecordKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::hooks::Hook;
 use crate::{Error, Service};
 
 /// A kind of thing that is kept.
@@ -66,6 +67,24 @@ fn touches_triggers(edit: &Edit) -> bool {
     matches!(edit, Edit::Put { key, .. } if key.kind == crate::TriggerRecord::KIND)
 }
 
+fn new_hook(edit: &Edit) -> Option<&RecordKey> {
+    match edit {
+        Edit::Put { key, expect: Expect::Absent, .. } if key.kind == Hook::KIND => Some(key),
+        Edit::Put { .. } | Edit::Remove { .. } | Edit::Document(_) | Edit::Reported { .. } => None,
+    }
+}
+
+/// Hooks are named by their authors, so one that is there is no race that a second try could win.
+fn if_hook_is_taken(error: relais_store::Error, hooks: &[RecordKey]) -> Error {
+    let relais_store::Error::Changed(what) = &error else { return error.into() };
+    match hooks.iter().find(|key| *what == format!("{} {}", key.kind, key.id)) {
+        Some(RecordKey { id, .. }) => {
+            Error::Conflict(format!("the webhook `{id}` is there already; each trigger needs its own"))
+        }
+        None => error.into(),
+    }
+}
+
 impl Service {
     /// One of the user's things by its id; the same answer whether there is none or it is another user's.
     pub(crate) async fn kept<T: Kept>(&self, id: &str) -> Result<At<T>, Error> {
@@ -106,7 +125,9 @@ impl Service {
     /// All edits or none; answers the revision of each.
     pub(crate) async fn change(&self, edits: Vec<Edit>) -> Result<Vec<u64>, Error> {
         let sets_triggers = edits.iter().any(touches_triggers);
-        let revisions = self.core.store.change(edits, self.core.clock.now()).await?;
+        let hooks: Vec<RecordKey> = edits.iter().filter_map(new_hook).cloned().collect();
+        let changed = self.core.store.change(edits, self.core.clock.now()).await;
+        let revisions = changed.map_err(|error| if_hook_is_taken(error, &hooks))?;
         if sets_triggers {
             self.core.triggers_changed.notify_one();
         }

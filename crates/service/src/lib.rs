@@ -70,7 +70,7 @@ pub use kept::At;
 pub use notifications::Notification;
 pub use notifications::deliveries::Delivery;
 pub use outputs::Output;
-pub use portable::{OnClash, Package};
+pub use portable::{Arrived, Imported, OnClash, Package};
 pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_engine::Mode;
 pub use relais_runtime::governor::Gauge;

@@ -2,7 +2,7 @@
 //!
 //! The document holds definitions, no plans: what comes in is compiled and checked like any text of the network.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use relais_plan::Trigger;
 use relais_store::{Edit, Expect, RecordKey};
@@ -16,13 +16,13 @@ use crate::library::{Pending, Used};
 use crate::workflows::{Alias, Version, Workflow, must_be_named};
 use crate::{Agent, Error, Format, Origin, Service, TriggerRecord};
 
-/// An exported workflow with all that it needs.
+/// Exported workflows with all that they need.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
     /// The form of this document.
     relais_export: u32,
-    /// The one that was asked for, then those that it calls.
+    /// Those that were asked for, then those that they call.
     workflows: Vec<Packed>,
     agents: Vec<PackedAgent>,
 }
@@ -87,13 +87,43 @@ struct PackedAgent {
     definition: Value,
 }
 
-/// What is done about a name that is taken.
+/// What is done about a name that is taken by something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnClash {
-    /// `name (2)`.
+    /// `name (2)`, and no alias; refused where the export itself goes by the name.
     #[default]
     Rename,
+    /// An agent or a called workflow of that name is used as it is here; the rest is renamed.
+    Reuse,
     Refuse,
+}
+
+impl OnClash {
+    pub const ALL: [OnClash; 3] = [OnClash::Rename, OnClash::Reuse, OnClash::Refuse];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            OnClash::Rename => "rename",
+            OnClash::Reuse => "reuse",
+            OnClash::Refuse => "refuse",
+        }
+    }
+}
+
+/// What an import brought.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    pub first: At<Workflow>,
+    /// In the order of the export.
+    pub all: Vec<Arrived>,
+}
+
+/// A workflow that an import brought, with what it is called in the export.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrived {
+    pub workflow: At<Workflow>,
+    pub exported_name: String,
+    pub exported_alias: Option<String>,
 }
 
 const FORM: u32 = 1;
@@ -105,18 +135,21 @@ const MAX_VERSIONS: u64 = 100;
 const MAX_RENAMES: usize = 1_000;
 
 impl Service {
-    /// A workflow, the workflows and agents that it uses, and its older versions if they are asked for.
-    pub async fn export_workflow(&self, text: &str, history: bool) -> Result<Package, Error> {
-        let At { it: first, .. } = self.find_workflow(text).await?;
+    /// Workflows by id, alias or name, the workflows and agents that they use, and their older versions if they are
+    /// asked for.
+    pub async fn export_workflows(&self, texts: &[String], history: bool) -> Result<Package, Error> {
+        must_be_few(texts.len())?;
+        let mut wanted = Vec::new();
+        for text in texts {
+            let id = self.find_workflow(text).await?.it.id;
+            add_new(&mut wanted, [id]);
+        }
         let (mut workflows, mut agents) = (Vec::new(), BTreeMap::new());
-        let (mut waiting, mut seen) = (vec![first.id], vec![first.id]);
-        while let Some(id) = waiting.pop() {
+        while let Some(id) = wanted.get(workflows.len()) {
             let At { it: workflow, .. } = self.kept(&id.to_string()).await?;
             let packed = self.packed(&workflow, history).await?;
-            for other in packed.calls.values().filter(|other| !seen.contains(other)).copied().collect::<Vec<_>>() {
-                seen.push(other);
-                waiting.push(other);
-            }
+            add_new(&mut wanted, packed.calls.values().copied());
+            must_be_few(wanted.len())?;
             for agent in packed.employs.values() {
                 let At { it, .. } = self.kept::<Agent>(&agent.to_string()).await?;
                 let Agent { id, name, description, definition, .. } = it;
@@ -172,8 +205,8 @@ impl Service {
         RecordKey { kind: "step".into(), owner: self.user().to_owned(), id: step.to_string() }
     }
 
-    /// Takes a package in, all of it or nothing; answers its first workflow.
-    pub async fn import_workflows(&self, package: Value, on_clash: OnClash) -> Result<At<Workflow>, Error> {
+    /// Takes a package in, all of it or nothing.
+    pub async fn import_workflows(&self, package: Value, on_clash: OnClash) -> Result<Imported, Error> {
         let package: Package =
             serde_json::from_value(package).map_err(|e| Error::Invalid(format!("this is no export of Relais: {e}")))?;
         must_be_taken(&package)?;
@@ -181,15 +214,49 @@ impl Service {
         for agent in &package.agents {
             self.arriving_agent(agent, &package, on_clash, &mut arriving).await?;
         }
+        if on_clash == OnClash::Reuse {
+            self.reuse_called(&package, &mut arriving).await?;
+        }
         arriving.new_ids(&package);
-        for packed in &package.workflows {
+        for packed in package.workflows.iter().filter(|packed| !arriving.reused.contains(&packed.id)) {
             let workflow = self.arriving_workflow(packed, &package, on_clash, &arriving).await?;
             arriving.workflows.push((workflow, packed));
         }
+        let nothing = || Error::Invalid("the workflows of the export call each other, and all of them are here".into());
+        let (first, _) = arriving.workflows.first().ok_or_else(nothing)?;
         let edits = self.import_edits(&arriving).await?;
         self.change(edits).await?;
-        let first = arriving.workflows.first().map(|(workflow, _)| workflow.id.to_string()).unwrap_or_default();
-        self.kept(&first).await
+        let mut all = Vec::new();
+        for (workflow, packed) in &arriving.workflows {
+            let workflow = self.kept(&workflow.id.to_string()).await?;
+            let (exported_name, exported_alias) = (packed.name.clone(), packed.alias.clone());
+            all.push(Arrived { workflow, exported_name, exported_alias });
+        }
+        Ok(Imported { first: self.kept(&first.id.to_string()).await?, all })
+    }
+
+    /// Workflows that others of the package call, and that are here under their name or alias.
+    async fn reuse_called(&self, package: &Package, arriving: &mut Arriving<'_>) -> Result<(), Error> {
+        let called: HashSet<Uuid> =
+            package.workflows.iter().flat_map(|packed| packed.calls.values().copied()).collect();
+        for packed in package.workflows.iter().filter(|packed| called.contains(&packed.id)) {
+            if let Some(present) = self.present(packed).await? {
+                arriving.ids.insert(packed.id, present);
+                arriving.reused.insert(packed.id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn present(&self, packed: &Packed) -> Result<Option<Uuid>, Error> {
+        for name in packed.alias.iter().chain([&packed.name]) {
+            match self.find_workflow(name).await {
+                Ok(At { it, .. }) => return Ok(Some(it.id)),
+                Err(Error::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// An agent that is here in just the same form is used as it is.
@@ -205,11 +272,15 @@ impl Service {
             arriving.ids.insert(packed.id, it.id);
             return Ok(());
         }
-        let by_name = || package.workflows.iter().any(|workflow| workflow.employs.contains_key(&packed.name));
-        let name = match present {
-            None => packed.name.clone(),
-            Some(_) if on_clash == OnClash::Refuse || by_name() => return Err(clash("agent", &packed.name)),
-            Some(_) => self.free_name::<Agent>(&packed.name).await?,
+        let by_name = package.workflows.iter().any(|workflow| workflow.employs.contains_key(&packed.name));
+        let name = match (present, on_clash) {
+            (None, _) => packed.name.clone(),
+            (Some(At { it, .. }), OnClash::Reuse) => {
+                arriving.ids.insert(packed.id, it.id);
+                return Ok(());
+            }
+            (Some(_), OnClash::Rename) if !by_name => self.free_name::<Agent>(&packed.name).await?,
+            (Some(_), OnClash::Rename | OnClash::Refuse) => return Err(clash("agent", &packed.name, on_clash)),
         };
         let (id, now) = (Uuid::now_v7(), self.core.clock.now());
         let (description, definition) = (packed.description.clone(), packed.definition.clone());
@@ -232,7 +303,7 @@ impl Service {
         let name = match is_taken {
             false => packed.name.clone(),
             true if on_clash == OnClash::Refuse || by_name(&packed.name) => {
-                return Err(clash("workflow", &packed.name));
+                return Err(clash("workflow", &packed.name, on_clash));
             }
             true => self.free_name::<Workflow>(&packed.name).await?,
         };
@@ -241,7 +312,7 @@ impl Service {
             && self.find_kept::<Alias>(taken).await?.is_some()
         {
             if on_clash == OnClash::Refuse || by_name(taken) {
-                return Err(clash("alias", taken));
+                return Err(clash("alias", taken, on_clash));
             }
             alias = None;
         }
@@ -262,7 +333,7 @@ impl Service {
                 return Ok(other);
             }
         }
-        Err(clash(T::WORD, name))
+        Err(Error::Conflict(format!("there are {MAX_RENAMES} of the name `{name}` already; give it another one")))
     }
 
     async fn import_edits(&self, arriving: &Arriving<'_>) -> Result<Vec<Edit>, Error> {
@@ -342,6 +413,8 @@ impl PackedTrigger {
 struct Arriving<'p> {
     /// The new id of each thing, by its old one.
     ids: HashMap<Uuid, Uuid>,
+    /// Workflows of the package in whose place one that is here is used.
+    reused: HashSet<Uuid>,
     agents: Vec<Agent>,
     workflows: Vec<(Workflow, &'p Packed)>,
 }
@@ -413,13 +486,31 @@ fn must_be_taken(package: &Package) -> Result<(), Error> {
         let text = format!("this export has the form {}", package.relais_export);
         return Err(Error::Invalid(format!("{text}; this version of Relais takes the form {FORM}")));
     }
-    if package.workflows.is_empty() || package.workflows.len() > MAX_WORKFLOWS {
-        return Err(Error::Invalid(format!("an export has 1 to {MAX_WORKFLOWS} workflows")));
-    }
-    Ok(())
+    must_be_few(package.workflows.len())
 }
 
-fn clash(word: &str, name: &str) -> Error {
+fn must_be_few(workflows: usize) -> Result<(), Error> {
+    if (1..=MAX_WORKFLOWS).contains(&workflows) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("an export has 1 to {MAX_WORKFLOWS} workflows, those that they call included")))
+}
+
+fn add_new(ids: &mut Vec<Uuid>, more: impl IntoIterator<Item = Uuid>) {
+    for id in more {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+}
+
+fn clash(word: &str, name: &str, on_clash: OnClash) -> Error {
     let text = format!("the {word} `{name}` of the export is here already, as another one");
-    Error::Conflict(format!("{text}; rename one of them"))
+    let help = match on_clash {
+        OnClash::Refuse => "`on_clash: rename` takes it in under another name",
+        OnClash::Rename | OnClash::Reuse => {
+            "the export goes by that name: `on_clash: reuse` uses the one that is here, or rename one of them"
+        }
+    };
+    Error::Conflict(format!("{text}; {help}"))
 }

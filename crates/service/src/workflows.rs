@@ -316,7 +316,7 @@ impl Service {
         match (self.change(edits).await, self.made_before(&once).await?) {
             (Ok(_), _) => self.kept(&workflow.id.to_string()).await,
             // Another request with the same key came first.
-            (Err(Error::Stale(_)), Some(made)) => Ok(made),
+            (Err(Error::Stale(_) | Error::Conflict(_)), Some(made)) => Ok(made),
             (Err(error), _) => Err(self.if_taken(error, workflow.alias.as_deref()).await),
         }
     }

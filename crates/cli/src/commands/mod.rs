@@ -1,16 +1,21 @@
 //! The commands, one file each. Each parses its own words, calls the service, and renders the answer.
 
+mod agents;
 mod answer;
 mod backup;
 mod cancel;
 mod completions;
 mod convert;
 mod doctor;
+mod event;
 mod exec;
+mod export;
 mod fork;
 mod graph;
+mod import;
 mod mcp;
 mod models;
+mod notifications;
 mod pause;
 mod plan;
 mod prune;
@@ -25,6 +30,7 @@ mod show;
 mod signal;
 mod token;
 mod tools;
+mod usage;
 mod validate;
 mod watch;
 mod work;
@@ -44,17 +50,23 @@ pub enum Command {
     Graph(graph::Args),
     Convert(convert::Args),
     Workflows(workflows::Args),
+    Agents(agents::Args),
+    Export(export::Args),
+    Import(import::Args),
     Schedule(schedule::Args),
     Runs(runs::Args),
     Show(show::Args),
     Watch(watch::Args),
     Answer(answer::Args),
     Signal(signal::Args),
+    Event(event::Args),
     Cancel(cancel::Args),
     Pause(pause::Args),
     Resume(resume::Args),
     Retry(retry::Args),
     Fork(fork::Args),
+    Notifications(notifications::Args),
+    Usage(usage::Args),
     Tools(tools::Args),
     Models(models::Args),
     Mcp(mcp::Args),
@@ -79,17 +91,23 @@ impl Command {
             Command::Graph(args) => graph::run(args, global),
             Command::Convert(args) => convert::run(args, global),
             Command::Workflows(args) => workflows::run(args, global),
+            Command::Agents(args) => agents::run(args, global),
+            Command::Export(args) => export::run(args, global),
+            Command::Import(args) => import::run(args, global),
             Command::Schedule(args) => schedule::run(args, global),
             Command::Runs(args) => runs::run(args, global),
             Command::Show(args) => show::run(args, global),
             Command::Watch(args) => watch::run(args, global),
             Command::Answer(args) => answer::run(args, global),
             Command::Signal(args) => signal::run(args, global),
+            Command::Event(args) => event::run(args, global),
             Command::Cancel(args) => cancel::run(args, global),
             Command::Pause(args) => pause::run(args, global),
             Command::Resume(args) => resume::run(args, global),
             Command::Retry(args) => retry::run(args, global),
             Command::Fork(args) => fork::run(args, global),
+            Command::Notifications(args) => notifications::run(args, global),
+            Command::Usage(args) => usage::run(args, global),
             Command::Tools(args) => tools::run(args, global),
             Command::Models(args) => models::run(args, global),
             Command::Mcp(args) => mcp::run(args, global),

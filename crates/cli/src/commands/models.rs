@@ -1,18 +1,19 @@
 //! `relais models`: providers, their keys, and the models whose prices are known.
 
-use comfy_table::{Table, presets};
-use relais_runtime::model::ModelFacts;
-use relais_runtime::models::Listed;
-use serde_json::json;
-
 use crate::exit::Exit;
+use crate::lists::{json_lines, table};
+use crate::offer::{Model, Provider};
 use crate::screen;
-use crate::session::Global;
+use crate::session::{Global, block_on};
 
 /// List providers, whether they have a key, and the models whose prices are known
 ///
 /// Other models of a provider work as well; without a known price a budget in dollars cannot be kept.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  relais models
+  relais models --server http://127.0.0.1:7300")]
 pub struct Args {
     /// One JSON object per provider
     #[arg(long)]
@@ -20,77 +21,49 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    let models = global.definitions()?.models;
-    let providers = models.list();
+    let (providers, prices) = match global.client()? {
+        Some(client) => block_on(async { Ok((client.models().await?, "prices as the server knows them".to_owned())) })?,
+        None => here(global)?,
+    };
     if args.json {
-        for provider in &providers {
-            screen::out(&line(provider))?;
-        }
-        return Ok(Exit::Done);
+        return json_lines(&providers);
     }
-    screen::out(&format!("{}\n", screen::table(&providers_table(&providers))))?;
-    screen::out(&screen::table(&models_table(&providers)))?;
-    screen::note(&format!("prices as of {}; [models] in relais.toml replaces them", models.prices_as_of()));
+    screen::out(&format!("{}\n", providers_table(&providers)))?;
+    let models = providers.iter().flat_map(|provider| &provider.models);
+    let header = ["MODEL", "CONTEXT", "PROMPT $/M", "CACHED $/M", "COMPLETION $/M"];
+    screen::out(&table(header, models.map(cells)))?;
+    screen::note(&prices);
     Ok(Exit::Done)
 }
 
-fn providers_table(providers: &[Listed]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["PROVIDER", "KEY", "ADDRESS"]);
-    for provider in providers {
-        let key = match (provider.has_key, provider.usable) {
-            (true, _) => "there".to_owned(),
-            (false, true) => "not needed".to_owned(),
-            (false, false) => format!("set {}", provider.key_variables.join(" or ")),
-        };
-        table.add_row([format!("{}/", provider.provider), key, provider.base_url.clone()]);
-    }
-    table.add_row(["sim/", "not needed", "made-up answers: sim/SEED"]);
-    table.add_row(["script/", "not needed", "answers from a file: script/FILE"]);
-    table
+fn here(global: &Global) -> anyhow::Result<(Vec<Provider>, String)> {
+    let models = global.definitions()?.models;
+    let prices = format!("prices as of {}; [models] in relais.toml replaces them", models.prices_as_of());
+    Ok((models.list().into_iter().map(Provider::from).collect(), prices))
 }
 
-fn models_table(providers: &[Listed]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["MODEL", "CONTEXT", "PROMPT $/M", "CACHED $/M", "COMPLETION $/M"]);
-    for provider in providers {
-        for (model, facts) in &provider.models {
-            table.add_row(cells(provider, model, facts));
-        }
-    }
-    table
+fn providers_table(providers: &[Provider]) -> String {
+    let made_up = [("sim/", "made-up answers: sim/SEED"), ("script/", "answers from a file: script/FILE")];
+    let made_up = made_up.map(|(name, what)| [name, "not needed", what].map(str::to_owned));
+    table(["PROVIDER", "KEY", "ADDRESS"], providers.iter().map(provider_cells).chain(made_up))
 }
 
-fn cells(provider: &Listed, model: &str, facts: &ModelFacts) -> [String; 5] {
+fn provider_cells(provider: &Provider) -> [String; 3] {
+    let key = match (provider.has_key, provider.usable) {
+        (true, _) => "there".to_owned(),
+        (false, true) => "not needed".to_owned(),
+        (false, false) => format!("set {}", provider.key_variables.join(" or ")),
+    };
+    [format!("{}/", provider.provider), key, provider.base_url.clone().unwrap_or_default()]
+}
+
+fn cells(model: &Model) -> [String; 5] {
     let dollars = |nanos: Option<u64>| nanos.map_or_else(String::new, |n| format!("{:.2}", n as f64 / 1e3));
     [
-        format!("{}/{}", provider.provider, model.trim_start_matches(&format!("{}/", provider.provider))),
-        facts.context_tokens.map_or_else(String::new, |n| n.to_string()),
-        dollars(facts.prompt_nanos),
-        dollars(facts.cached_nanos),
-        dollars(facts.completion_nanos),
+        model.model.clone(),
+        model.context_tokens.map_or_else(String::new, |n| n.to_string()),
+        dollars(model.prompt_nanos),
+        dollars(model.cached_nanos),
+        dollars(model.completion_nanos),
     ]
-}
-
-fn line(provider: &Listed) -> String {
-    let model = |(name, facts): &(String, ModelFacts)| {
-        json!({
-            "model": name,
-            "context_tokens": facts.context_tokens,
-            "prompt_nanos": facts.prompt_nanos,
-            "cached_nanos": facts.cached_nanos,
-            "completion_nanos": facts.completion_nanos,
-        })
-    };
-    json!({
-        "provider": provider.provider,
-        "base_url": provider.base_url,
-        "key_variables": provider.key_variables,
-        "has_key": provider.has_key,
-        "usable": provider.usable,
-        "models": provider.models.iter().map(model).collect::<Vec<_>>(),
-    })
-    .to_string()
 }

@@ -7,10 +7,10 @@ use relais_runtime::tools::Tools;
 use relais_service::Definitions;
 use serde_json::{Map, Value};
 
-use super::tools::effect;
 use crate::definition::Written;
 use crate::exit::Exit;
 use crate::foresight::{Costs, Known, constant};
+use crate::offer::effect;
 use crate::screen::{self, Paint};
 use crate::session::Global;
 use crate::{given, schedules, words};

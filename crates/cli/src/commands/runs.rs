@@ -1,14 +1,14 @@
 //! `relais runs`: the list, newest first.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use comfy_table::{Table, presets};
 use relais_engine::{RunStatus, Summary};
 use relais_plan::time::format_duration;
 use relais_store::Filter;
 
 use crate::exit::Exit;
+use crate::lists::List;
 use crate::session::{Global, Session};
-use crate::{screen, words};
+use crate::words;
 
 /// List runs, newest first
 #[derive(clap::Args)]
@@ -48,33 +48,9 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         };
         let page = session.runs(filter).await?;
         let rows: Vec<Summary> = page.rows.into_iter().map(|row| row.summary).collect();
-        if args.json {
-            for row in &rows {
-                screen::out(&serde_json::to_string(row)?)?;
-            }
-            return Ok(Exit::Done);
-        }
-        show(&rows, page.cursor.is_some())?;
-        Ok(Exit::Done)
+        let list = List { items: &rows, more: page.cursor.is_some(), json: args.json, none: "no runs" };
+        list.show(["RUN", "WORKFLOW", "STATUS", "STARTED", "TIME", "TOKENS", "COST"], cells)
     })
-}
-
-fn show(rows: &[Summary], more: bool) -> std::io::Result<()> {
-    if rows.is_empty() {
-        screen::note("no runs");
-        return Ok(());
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["RUN", "WORKFLOW", "STATUS", "STARTED", "TIME", "TOKENS", "COST"]);
-    for row in rows {
-        table.add_row(cells(row));
-    }
-    screen::out(&screen::table(&table))?;
-    if more {
-        screen::note("there are more; --limit shows them");
-    }
-    Ok(())
 }
 
 fn cells(row: &Summary) -> [String; 7] {

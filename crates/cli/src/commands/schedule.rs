@@ -1,13 +1,12 @@
 //! `relais schedule`: when kept workflows run by themselves.
 
-use comfy_table::{Table, presets};
 use relais_plan::{CatchUp, Overlap};
 use relais_service::SetSchedule;
-use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::exit::Exit;
+use crate::lists::{List, json_lines};
 use crate::session::{Global, Session};
 use crate::timetable::{Decided, Foreseen, Planned};
 use crate::{given, screen, words};
@@ -150,24 +149,8 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 
 async fn list(session: &Session, workflow: Option<&str>, limit: usize, json: bool) -> anyhow::Result<Exit> {
     let (found, more) = session.schedules(workflow, limit).await?;
-    if json {
-        return lines(&found);
-    }
-    if found.is_empty() {
-        screen::note("nothing is scheduled; `relais schedule set` sets a time");
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["SCHEDULE", "WORKFLOW", "WHEN", "NEXT", "LAST RUN"]);
-    for one in &found {
-        table.add_row(cells(one));
-    }
-    screen::out(&screen::table(&table))?;
-    if more {
-        screen::note("there are more; --limit shows them");
-    }
-    Ok(Exit::Done)
+    let none = "nothing is scheduled; `relais schedule set` sets a time";
+    List { items: &found, more, json, none }.show(["SCHEDULE", "WORKFLOW", "WHEN", "NEXT", "LAST RUN"], cells)
 }
 
 fn cells(one: &Planned) -> [String; 5] {
@@ -186,18 +169,13 @@ fn cells(one: &Planned) -> [String; 5] {
     ]
 }
 
-fn lines(items: &[impl Serialize]) -> anyhow::Result<Exit> {
-    items.iter().try_for_each(|one| anyhow::Ok(screen::out(&serde_json::to_string(one)?)?))?;
-    Ok(Exit::Done)
-}
-
 async fn set(session: &Session, args: Set) -> anyhow::Result<Exit> {
     let Set { workflow, time, overlap, catch_up, input, branch, replace, json } = args;
     let input = if input.is_empty() { Value::Null } else { Value::Object(given::pairs(&input, None)?) };
     let set = SetSchedule { overlap, catch_up, input, branch, replaces: replace, ..time.set() };
     let planned = session.schedule(&workflow, set).await?;
     if json {
-        return lines(&[planned]);
+        return json_lines(&[planned]);
     }
     screen::note(&understood(&planned.schedule, &planned.next_times_local));
     screen::out(&planned.id.to_string())?;
@@ -207,7 +185,7 @@ async fn set(session: &Session, args: Set) -> anyhow::Result<Exit> {
 async fn preview(session: &Session, time: Time, json: bool) -> anyhow::Result<Exit> {
     let foreseen: Foreseen = session.preview_schedule(&time.set()).await?;
     if json {
-        return lines(&[foreseen]);
+        return json_lines(&[foreseen]);
     }
     screen::note(&screen::for_terminal(&foreseen.schedule));
     foreseen.next_times_local.iter().try_for_each(|time| screen::out(time))?;
@@ -225,20 +203,9 @@ fn understood(schedule: &str, times: &[String]) -> String {
 
 async fn decisions(session: &Session, schedule: Uuid, json: bool) -> anyhow::Result<Exit> {
     let found: Vec<Decided> = session.schedule_decisions(schedule).await?;
-    if json {
-        return lines(&found);
-    }
-    if found.is_empty() {
-        screen::note("nothing was decided yet");
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["DECIDED", "ABOUT", "RUN", "WHY"]);
-    for one in &found {
+    let list = List { items: &found, more: false, json, none: "nothing was decided yet" };
+    list.show(["DECIDED", "ABOUT", "RUN", "WHY"], |one| {
         let run = one.run.map_or_else(|| "none".to_owned(), |run| run.to_string());
-        table.add_row([one.at.clone(), one.time.clone().unwrap_or_default(), run, words::shorten(&one.reason, 100)]);
-    }
-    screen::out(&screen::table(&table))?;
-    Ok(Exit::Done)
+        [one.at.clone(), one.time.clone().unwrap_or_default(), run, words::shorten(&one.reason, 100)]
+    })
 }

@@ -1,12 +1,12 @@
 //! `relais token`: tokens for a server, made, listed and revoked in the database that it works on.
 
-use comfy_table::{Table, presets};
 use relais_engine::Millis;
 use relais_plan::time::{parse_duration, parse_instant};
 use relais_service::access::{Scope, TokenId, TokenRecord};
 use relais_service::{NewToken, Service, Whose};
 
 use crate::exit::Exit;
+use crate::lists::List;
 use crate::session::Global;
 use crate::{screen, words};
 
@@ -28,7 +28,7 @@ enum What {
     /// Make a token; its secret is printed this once
     Create(Create),
     /// List tokens, newest first
-    List(List),
+    List(Which),
     /// Let nobody in by a token any more
     Revoke(Revoke),
 }
@@ -50,7 +50,7 @@ struct Create {
 }
 
 #[derive(clap::Args)]
-struct List {
+struct Which {
     /// Only those of this user
     #[arg(long, value_name = "ID")]
     user: Option<String>,
@@ -105,19 +105,14 @@ fn scopes_of(record: &TokenRecord) -> String {
     record.scopes.iter().map(|scope| scope.word()).collect::<Vec<_>>().join(", ")
 }
 
-async fn list(service: &Service, args: List) -> anyhow::Result<Exit> {
+async fn list(service: &Service, args: Which) -> anyhow::Result<Exit> {
     let whose = args.user.map_or(Whose::Everybodys, Whose::Of);
     let mut found = all(service, &whose).await?;
     // Their ids hold their time.
     found.sort_by_key(|record| std::cmp::Reverse(record.id));
-    if args.json {
-        for record in &found {
-            screen::out(&serde_json::to_string(record)?)?;
-        }
-        return Ok(Exit::Done);
-    }
-    show(&found)?;
-    Ok(Exit::Done)
+    let (now, header) = (now(), ["TOKEN", "USER", "NAME", "SCOPES", "MADE", "LAST USED", "STATUS"]);
+    let list = List { items: &found, more: false, json: args.json, none: "no tokens" };
+    list.show(header, |record| cells(record, now))
 }
 
 async fn all(service: &Service, whose: &Whose) -> anyhow::Result<Vec<TokenRecord>> {
@@ -132,20 +127,6 @@ async fn all(service: &Service, whose: &Whose) -> anyhow::Result<Vec<TokenRecord
     }
     screen::note("there are more; --user narrows them down");
     Ok(found)
-}
-
-fn show(found: &[TokenRecord]) -> std::io::Result<()> {
-    if found.is_empty() {
-        screen::note("no tokens");
-        return Ok(());
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["TOKEN", "USER", "NAME", "SCOPES", "MADE", "LAST USED", "STATUS"]);
-    for record in found {
-        table.add_row(cells(record, now()));
-    }
-    screen::out(&screen::table(&table))
 }
 
 fn cells(record: &TokenRecord, now: Millis) -> [String; 7] {

@@ -1,17 +1,20 @@
 //! `relais tools`: what agents and steps can call.
 
-use comfy_table::{Table, presets};
-use relais_plan::Effect;
-use relais_runtime::tool::ToolSpec;
-use serde_json::json;
+use relais_service::{Definitions, Error};
 
 use crate::exit::Exit;
+use crate::lists::List;
+use crate::offer::{Tool, Tools};
 use crate::session::{Global, block_on};
 use crate::{screen, words};
 
 /// List the tools that workflows can use: built in, and of the MCP servers in relais.toml
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  relais tools\n  relais tools --mcp shop --json")]
+#[command(after_help = "\
+Examples:
+  relais tools
+  relais tools --mcp shop --json
+  relais tools --server http://127.0.0.1:7300")]
 pub struct Args {
     /// Only the tools of this MCP server
     #[arg(long, value_name = "NAME")]
@@ -22,49 +25,36 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    let tools = global.definitions()?.tools;
+    let mcp = args.mcp.as_deref();
+    let Tools { tools, failed } = match global.client()? {
+        Some(client) => block_on(async { Ok(client.tools(mcp).await?) }),
+        None => here(&global.definitions()?, mcp),
+    }?;
+    failed.iter().for_each(|failure| screen::warning(failure));
+    let list = List { items: &tools, more: false, json: args.json, none: "no tools" };
+    list.show(["TOOL", "EFFECT", "DESCRIPTION"], cells)?;
+    Ok(if failed.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// Without a database: the tools do not depend on it.
+fn here(definitions: &Definitions, mcp: Option<&str>) -> anyhow::Result<Tools> {
+    let tools = &definitions.tools;
     block_on(async {
-        let mut exit = Exit::Done;
-        let found = match &args.mcp {
-            Some(server) => tools.select(&[format!("mcp:{server}/*")]).await.map_err(relais_service::Error::from),
+        let found = match mcp {
+            Some(server) => tools.select(&[format!("mcp:{server}/*")]).await.map(|found| (found, Vec::new())),
             None => {
                 let listed = tools.list().await;
-                for failure in &listed.failed {
-                    screen::warning(&failure.message);
-                    exit = Exit::Failed;
-                }
-                Ok(listed.tools)
+                Ok((listed.tools, listed.failed))
             }
         };
         tools.stop().await;
-        show(&found?, args.json)?;
-        Ok(exit)
+        let (found, failed) = found.map_err(Error::from)?;
+        let failed = failed.into_iter().map(|failure| failure.message).collect();
+        Ok(Tools { tools: found.into_iter().map(Tool::from).collect(), failed })
     })
 }
 
-fn show(tools: &[ToolSpec], json: bool) -> std::io::Result<()> {
-    if json {
-        return tools.iter().try_for_each(|tool| screen::out(&line(tool)));
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["TOOL", "EFFECT", "DESCRIPTION"]);
-    for tool in tools {
-        let first = tool.description.lines().next().unwrap_or_default();
-        table.add_row([tool.name.as_str(), effect(tool.effect), &words::shorten(first, 80)]);
-    }
-    screen::out(&screen::table(&table))
-}
-
-fn line(tool: &ToolSpec) -> String {
-    let ToolSpec { name, description, parameters, effect: may } = tool;
-    json!({ "tool": name, "effect": effect(*may), "description": description, "parameters": parameters }).to_string()
-}
-
-pub fn effect(effect: Effect) -> &'static str {
-    match effect {
-        Effect::Read => "read",
-        Effect::Idempotent => "idempotent",
-        Effect::Once => "once",
-    }
+fn cells(tool: &Tool) -> [String; 3] {
+    let first = tool.description.lines().next().unwrap_or_default();
+    [tool.name.clone(), tool.effect.clone(), words::shorten(first, 80)]
 }

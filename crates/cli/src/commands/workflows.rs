@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use comfy_table::{Table, presets};
-use relais_plan::{Problem, Source};
-use relais_service::{Error, Finding, WorkflowStatus};
+use relais_service::{Error, WorkflowStatus};
 
 use crate::definition::Reading;
 use crate::exit::Exit;
-use crate::library::{Shelved, Shelving};
+use crate::library::{Edition, Shelved, Shelving};
+use crate::lists::{List, json_lines};
 use crate::screen::{self, Paint};
 use crate::session::{Global, Session};
 use crate::{begin, words};
 
-/// List, show and keep workflows
+/// List, show, keep and take away workflows
 ///
 /// A kept workflow is started by its id, alias or name: `relais run NAME`. Kept definitions read no files and no
 /// environment; they may name other kept workflows and agents.
@@ -25,6 +24,10 @@ Examples:
   relais workflows save flow.yaml --alias prices
   relais workflows save flow.yaml --to prices
   relais workflows show prices
+  relais workflows versions prices
+  relais workflows rollback prices --to 3
+  relais workflows pause prices
+  relais workflows delete prices
   relais run prices")]
 pub struct Args {
     #[command(subcommand)]
@@ -46,6 +49,9 @@ enum What {
     Show {
         /// Id, alias or name
         workflow: String,
+        /// An older version instead, by its number
+        #[arg(long, value_name = "N")]
+        version: Option<u64>,
         /// As one JSON object
         #[arg(long)]
         json: bool,
@@ -59,6 +65,51 @@ enum What {
         /// No longer
         #[arg(long)]
         off: bool,
+    },
+    /// List the versions of a workflow, newest first, and why each was made
+    Versions {
+        /// Id, alias or name
+        workflow: String,
+        /// One JSON object per version
+        #[arg(long)]
+        json: bool,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Make a new version that says what an old one said; no version is lost
+    Rollback {
+        /// Id, alias or name
+        workflow: String,
+        /// The number of the old version
+        #[arg(long, value_name = "N")]
+        to: u64,
+    },
+    /// Let its triggers start nothing until it is resumed; it may still be started by hand
+    Pause {
+        /// Id, alias or name
+        workflow: String,
+    },
+    /// Let a paused or archived workflow be as before
+    Resume {
+        /// Id, alias or name
+        workflow: String,
+    },
+    /// Hide a workflow: nothing starts it, and lists leave it out; `resume` brings it back
+    Archive {
+        /// Id, alias or name
+        workflow: String,
+    },
+    /// Delete a workflow for good, with its alias, its step objects, its triggers and schedules
+    ///
+    /// Its runs and what they used stay. While some of them are active it is refused. To keep the versions, archive it
+    /// instead.
+    Delete {
+        /// Id, alias or name
+        workflow: String,
+        /// Cancel its active runs first
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -84,33 +135,33 @@ struct Save {
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.serve(async |session: &Session| match args.what {
         None => list(session, args.archived, usize::from(args.limit), args.json).await,
-        Some(What::Show { workflow, json }) => show(session, &workflow, json).await,
-        Some(What::Save(save)) => keep(session, save).await,
-        Some(What::Publish { workflow, off }) => publish(session, &workflow, !off).await,
+        Some(what) => what.run(session).await,
     })
+}
+
+impl What {
+    async fn run(self, session: &Session) -> anyhow::Result<Exit> {
+        use WorkflowStatus::{Active, Archived, Paused};
+        match self {
+            What::Show { workflow, version: None, json } => show(session, &workflow, json).await,
+            What::Show { workflow, version: Some(version), json } => show_old(session, &workflow, version, json).await,
+            What::Save(save) => keep(session, save).await,
+            What::Publish { workflow, off } => publish(session, &workflow, !off).await,
+            What::Versions { workflow, json, limit } => versions(session, &workflow, limit.into(), json).await,
+            What::Rollback { workflow, to } => roll_back(session, &workflow, to).await,
+            What::Pause { workflow } => set(session, &workflow, Paused, "is paused: its triggers start nothing").await,
+            What::Resume { workflow } => set(session, &workflow, Active, "is active").await,
+            What::Archive { workflow } => set(session, &workflow, Archived, "is archived: nothing starts it").await,
+            What::Delete { workflow, force } => delete(session, &workflow, force).await,
+        }
+    }
 }
 
 async fn list(session: &Session, archived: bool, limit: usize, json: bool) -> anyhow::Result<Exit> {
     let (found, more) = session.workflows(archived, limit).await?;
-    if json {
-        found.iter().try_for_each(|one| anyhow::Ok(screen::out(&serde_json::to_string(one)?)?))?;
-        return Ok(Exit::Done);
-    }
-    if found.is_empty() {
-        screen::note("no workflows are kept; `relais workflows save FILE` keeps one");
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["WORKFLOW", "NAME", "ALIAS", "VERSION", "STATUS", "FORMAT", "CHANGED"]);
-    for one in &found {
-        table.add_row(cells(one));
-    }
-    screen::out(&screen::table(&table))?;
-    if more {
-        screen::note("there are more; --limit shows them");
-    }
-    Ok(Exit::Done)
+    let none = "no workflows are kept; `relais workflows save FILE` keeps one";
+    let header = ["WORKFLOW", "NAME", "ALIAS", "VERSION", "STATUS", "FORMAT", "CHANGED"];
+    List { items: &found, more, json, none }.show(header, cells)
 }
 
 fn cells(one: &Shelved) -> [String; 7] {
@@ -137,8 +188,7 @@ fn status(one: &Shelved) -> &'static str {
 async fn show(session: &Session, workflow: &str, json: bool) -> anyhow::Result<Exit> {
     let one = session.workflow(workflow).await?;
     if json {
-        screen::out(&serde_json::to_string(&one)?)?;
-        return Ok(Exit::Done);
+        return json_lines(&[one]);
     }
     let alias = one.alias.as_ref().map(|alias| format!("  alias {alias}")).unwrap_or_default();
     let published = if one.published { "  published" } else { "" };
@@ -156,8 +206,8 @@ async fn keep(session: &Session, save: Save) -> anyhow::Result<Exit> {
     let source = relais_service::source_of(&save.file)?;
     let Save { to, name, alias, description, .. } = save;
     let format = save.reading.options().format.map(relais_service::Format::word);
-    let (definition, published) = (Some(source.text.clone()), None);
-    let shelving = Shelving { name, alias, description, definition, format, published };
+    let definition = Some(source.text.clone());
+    let shelving = Shelving { name, alias, description, definition, format, ..Shelving::default() };
     match session.shelve(to.as_deref(), shelving).await {
         Ok(kept) => {
             screen::note(&format!("{} is kept as version {}", screen::for_terminal(&kept.name), kept.version));
@@ -165,16 +215,11 @@ async fn keep(session: &Session, save: Save) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         Err(Error::Findings(findings)) => {
-            told(&source, findings);
+            begin::show(&source, findings);
             Ok(Exit::Usage)
         }
         Err(error) => Err(error.into()),
     }
-}
-
-fn told(source: &Source, findings: Vec<Finding>) {
-    let problems: Vec<Problem> = findings.into_iter().map(begin::problem).collect();
-    screen::note(&source.render(&problems, Paint::stderr().0));
 }
 
 async fn publish(session: &Session, workflow: &str, published: bool) -> anyhow::Result<Exit> {
@@ -182,5 +227,47 @@ async fn publish(session: &Session, workflow: &str, published: bool) -> anyhow::
     let kept = session.shelve(Some(workflow), shelving).await?;
     let how = if published { "is offered as a tool and an agent" } else { "is no longer offered" };
     screen::note(&format!("{} {how}", screen::for_terminal(&kept.name)));
+    Ok(Exit::Done)
+}
+
+async fn versions(session: &Session, workflow: &str, limit: usize, json: bool) -> anyhow::Result<Exit> {
+    let (found, more) = session.versions(workflow, limit).await?;
+    let none = "the workflow is empty; `relais workflows save FILE --to WORKFLOW` gives it its first version";
+    List { items: &found, more, json, none }.show(["VERSION", "MADE", "WHY", "FORMAT", "RUNS"], version_cells)
+}
+
+fn version_cells(one: &Edition) -> [String; 5] {
+    let runs = if one.runnable { "yes" } else { "no" };
+    let reason = words::shorten(&one.reason, 60);
+    [one.version.to_string(), one.created_at.clone(), reason, one.format.clone(), runs.to_owned()]
+}
+
+async fn show_old(session: &Session, workflow: &str, version: u64, json: bool) -> anyhow::Result<Exit> {
+    let one = session.version(workflow, version).await?;
+    if json {
+        return json_lines(&[one]);
+    }
+    screen::note(&screen::for_terminal(&format!("version {}  {}  {}", one.version, one.reason, one.created_at)));
+    one.definition.iter().try_for_each(|text| screen::out(text.trim_end()))?;
+    Ok(Exit::Done)
+}
+
+async fn roll_back(session: &Session, workflow: &str, to: u64) -> anyhow::Result<Exit> {
+    let kept = session.roll_back(workflow, to).await?;
+    let name = screen::for_terminal(&kept.name);
+    screen::note(&format!("{name} is at version {}, which says what version {to} said", kept.version));
+    Ok(Exit::Done)
+}
+
+async fn set(session: &Session, workflow: &str, status: WorkflowStatus, how: &str) -> anyhow::Result<Exit> {
+    let kept = session.set_status(workflow, status).await?;
+    screen::note(&format!("{} {how}", screen::for_terminal(&kept.name)));
+    Ok(Exit::Done)
+}
+
+async fn delete(session: &Session, workflow: &str, force: bool) -> anyhow::Result<Exit> {
+    session.delete_workflow(workflow, force).await?;
+    let name = screen::for_terminal(workflow);
+    screen::note(&format!("deleted {name} with its triggers and schedules; its runs stay"));
     Ok(Exit::Done)
 }

@@ -5,10 +5,7 @@ use relais_plan::time::{format_duration, format_instant, parse_instant};
 use relais_plan::{Severity, Span};
 use relais_service::{Begun, Error, Filter, Finding, Format, Page, ResumeWith, Row, Start, Text, Waits};
 use serde::{Deserialize, Deserializer};
-
 use serde_json::{Value, json};
-
-use crate::library::Shelved;
 
 #[derive(Deserialize)]
 pub struct Created {
@@ -233,12 +230,6 @@ impl From<Started> for Begun {
 #[derive(Deserialize)]
 pub struct Items<T> {
     pub items: Vec<T>,
-    pub next: Option<String>,
-}
-
-#[derive(Deserialize)]
-pub struct Workflows {
-    pub items: Vec<Shelved>,
     pub next: Option<String>,
 }
 

@@ -107,6 +107,8 @@ fn nor_in_errors() {
     let (home, _shop) = home(&server);
     told(&home, &["run", "leaky.yaml"]).expect(1);
     told(&home, &["show", "--last"]).expect(0);
+    told(&home, &["notifications"]).expect(0);
+    told(&home, &["usage", "--json"]).expect(0);
     told(&home, &["models"]).expect(0);
     told(&home, &["doctor"]);
     no_canary_under(home.data());

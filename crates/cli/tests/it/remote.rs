@@ -4,7 +4,7 @@ use regex::Regex;
 use relais_testkit::Behaviour;
 
 use crate::serving::Server;
-use crate::support::{Ended, Home, LIMIT, ONE_CALL, QUESTION, ended};
+use crate::support::{Ended, Home, LIMIT, ONE_CALL, QUESTION, ended, json_lines};
 
 const SIGNAL: &str = "name: signal\nsteps:\n  - { id: go, wait: { signal: start } }\noutput: '{{ steps.go.output }}'\n";
 const FAILS: &str = "name: fails\nsteps:\n  - { id: read, tool: read_file, with: { path: none.txt } }\n";
@@ -17,6 +17,11 @@ steps:
 output: { zip: '{{ vars.zip }}', n: '{{ vars.n }}' }
 ";
 const PARENT: &str = "name: parent\nsteps:\n  - { id: below, workflow: question }\n";
+const WRITER: &str = "model: sim/1\ninstructions: Write.\n";
+const WAITS: &str = "name: waits\nsteps:\n  - { id: for, wait: { event: ready } }\noutput: '{{ steps.for.output }}'\n";
+const USES: &str = "name: uses\nsteps:\n  - { id: write, agent: writer, prompt: Go. }\n";
+const PAID: &str =
+    "name: paid\ntriggers: [{ event: order.paid, overlap: allow }]\nsteps:\n  - { id: a, set: { n: 1 } }\n";
 /// A warning, and no name of its own.
 const NAMELESS: &str =
     "steps:\n  - { id: a, set: { n: 1 } }\n  - { id: b, stop_if: 'true' }\n  - { id: c, set: { n: 2 } }\n";
@@ -93,13 +98,107 @@ const SCENARIO: &[&[&str]] = &[
     &["workflows", "save", "question.yaml"],
     &["run", "question"],
     &["runs", "--json", "--limit", "1"],
+    &["workflows", "versions", "speak"],
+    &["workflows", "versions", "speak", "--json", "--limit", "1"],
+    &["workflows", "versions", "speak", "--limit", "1"],
+    &["workflows", "versions", "none"],
+    &["workflows", "show", "speak", "--version", "1"],
+    &["workflows", "show", "speak", "--version", "2", "--json"],
+    &["workflows", "show", "speak", "--version", "9"],
+    &["workflows", "rollback", "speak", "--to", "2"],
+    &["workflows", "rollback", "speak", "--to", "9"],
+    &["workflows", "rollback", "none", "--to", "1"],
+    &["workflows", "versions", "speak"],
+    &["workflows", "rollback", "speak", "--to", "1"],
+    &["workflows", "pause", "speak"],
+    &["workflows"],
+    &["run", "speak", "by hand"],
+    &["workflows", "archive", "speak"],
+    &["workflows"],
+    &["workflows", "--archived"],
+    &["run", "speak"],
+    &["workflows", "resume", "speak"],
+    &["workflows", "pause", "none"],
+    &["agents"],
+    &["agents", "save", "writer.yaml", "--description", "Writes."],
+    &["agents", "save", "writer.yaml"],
+    &["agents", "save", "bad.yaml"],
+    &["agents", "save", "none.yaml"],
+    &["agents", "save", "writer.yaml", "--to", "none"],
+    &["agents", "save", "writer.yaml", "--name", "second writer"],
+    &["agents"],
+    &["agents", "--json", "--limit", "1"],
+    &["agents", "show", "writer"],
+    &["agents", "show", "writer", "--json"],
+    &["agents", "show", "none"],
+    &["agents", "delete", "second writer"],
+    &["workflows", "save", "uses.yaml", "--alias", "u"],
+    &["agents", "delete", "writer"],
+    &["run", "u"],
+    &["export", "u", "speak", "-o", "both.json"],
+    &["export", "u", "none"],
+    &["export", "u"],
+    &["export", "speak", "--history"],
+    &["import", "both.json"],
+    &["import", "both.json", "--json"],
+    &["import", "both.json", "--on-clash", "refuse"],
+    &["import", "both.json", "--on-clash", "perhaps"],
+    &["agents", "save", "changed.yaml", "--to", "writer"],
+    &["workflows", "versions", "u"],
+    &["import", "both.json"],
+    &["import", "both.json", "--on-clash", "reuse"],
+    &["import", "flow.yaml"],
+    &["import", "none.json"],
+    &["workflows"],
+    &["workflows", "delete", "none"],
+    &["workflows", "delete", "u"],
+    &["workflows", "show", "u"],
+    &["workflows", "delete", "question"],
+    &["workflows", "delete", "question", "--force"],
+    &["workflows", "show", "question"],
+    &["run", "waits.yaml"],
+    &["event", "other"],
+    &["event", "ready", "{\"n\": 1}"],
+    &["watch", "--last"],
+    &["event", "ready"],
+    &["workflows", "save", "paid.yaml"],
+    &["event", "order.paid", "{\"n\": 1}", "--id", "e1"],
+    &["event", "order.paid", "{\"n\": 1}", "--id", "e1"],
+    &["event", "order.paid", "{\"n\": 2}", "--id", "e1"],
+    &["watch", "--last"],
+    &["event", "order.paid", "@writer.yaml", "--json"],
+    &["watch", "--last"],
+    &["event", ""],
+    &["tools"],
+    &["tools", "--json"],
+    &["tools", "--mcp", "none"],
+    &["notifications", "read", "0190a0b0-c0d0-7000-8000-00000000000a"],
+    &["usage", "--since", "soon"],
+];
+
+/// What follows from runs that have ended: a server takes note of them by itself, shortly after.
+const COUNTED: &[&[&str]] = &[
+    &["usage"],
+    &["usage", "--by", "workflow"],
+    &["usage", "--by", "user"],
+    &["usage", "--by", "model"],
+    &["usage", "--all", "--json"],
+    &["usage", "--since", "2d", "--until", "2000-01-01"],
+    &["notifications"],
+    &["notifications", "--limit", "1"],
+    &["notifications", "--unread", "--json"],
+    &["notifications", "read", "--all"],
+    &["notifications"],
+    &["notifications", "--unread"],
 ];
 
 fn home() -> Home {
     let home = Home::new(ONE_CALL);
     home.server.answer_by(|asked| Behaviour::say(&format!("heard {}", asked.body["messages"][1]["content"])));
     let files = [("question", QUESTION), ("signal", SIGNAL), ("fails", FAILS), ("bad", BAD), ("inputs", INPUTS)];
-    for (name, text) in files.into_iter().chain([("nameless", NAMELESS), ("parent", PARENT)]) {
+    let more = [("nameless", NAMELESS), ("parent", PARENT), ("writer", WRITER), ("changed", "model: sim/2\n")];
+    let more = more.into_iter().chain([("waits", WAITS), ("uses", USES), ("paid", PAID)]);
+    for (name, text) in files.into_iter().chain(more) {
         home.write(&format!("{name}.yaml"), text);
     }
     home
@@ -145,15 +244,57 @@ fn told(home: &Home, url: Option<&str>, words: &[&str]) -> Ended {
 
 #[test]
 fn a_server_answers_as_the_local_database_does() {
-    let (here, there, masks) = (home(), home(), Masks::new());
+    let (here, there) = (home(), home());
     let server = Server::start(&there, &[]);
     let url = format!("http://{}", server.address);
-    for words in SCENARIO {
-        let [local, remote] = [told(&here, None, words), told(&there, Some(&url), words)];
+    are_alike(&here, &there, &url, SCENARIO);
+    server.signal("-TERM");
+    server.ended().expect(0);
+}
+
+fn are_alike(here: &Home, there: &Home, url: &str, scenario: &[&[&str]]) {
+    let masks = Masks::new();
+    for words in scenario {
+        let [local, remote] = [told(here, None, words), told(there, Some(url), words)];
         assert_eq!(remote.code, local.code, "{words:?}\nlocal: {}\nremote: {}", local.err, remote.err);
         assert_eq!(masks.over(&remote.out), masks.over(&local.out), "{words:?}\n{}", remote.err);
         assert_eq!(in_order(words, &masks.over(&remote.err)), in_order(words, &masks.over(&local.err)), "{words:?}");
     }
+}
+
+#[test]
+fn a_server_counts_and_tells_as_the_local_database_does() {
+    let (here, there) = (home(), home());
+    let server = Server::start(&there, &[]);
+    let url = format!("http://{}", server.address);
+    let runs: &[&[&str]] = &[&["usage"], &["notifications"], &["run", "flow.yaml"], &["run", "fails.yaml"]];
+    are_alike(&here, &there, &url, &[runs, &[&["run", "fails.yaml"]]].concat());
+    let counted = || told(&there, Some(&url), &["usage", "--json"]).expect(0).out.contains("\"failed\":2");
+    there.wait_until("the server has taken note", counted);
+    are_alike(&here, &there, &url, COUNTED);
+    let told = here.relais(&["usage", "--by", "workflow"]);
+    assert!(["fails", "one", "total"].iter().all(|part| told.out.contains(part)), "{}", told.out);
+    let told = json_lines(&here.relais(&["notifications", "--json"]).out);
+    assert!(told.len() == 2 && told.iter().all(|one| one["title"] == "fails has failed" && one["read"] == true));
+    server.signal("-TERM");
+    server.ended().expect(0);
+}
+
+/// What a server has shows, and not what is here.
+#[test]
+fn models_are_those_of_the_server() {
+    let home = home();
+    let server = Server::start(&home, &[]);
+    let url = format!("http://{}", server.address);
+    let local = json_lines(&home.relais(&["models", "--json"]).out);
+    let remote = told(&home, Some(&url), &["models", "--json"]);
+    let mut without_address = local.clone();
+    without_address.iter_mut().for_each(|one| drop(one.as_object_mut().unwrap().remove("base_url")));
+    assert_eq!(json_lines(&remote.expect(0).out), without_address);
+    let mut keyless = home.command(&["models"]);
+    let shown = ended(keyless.env("RELAIS_URL", &url).env_remove("OPENAI_API_KEY").spawn().unwrap());
+    let openai = shown.expect(0).out.lines().find(|line| line.starts_with("openai/ ")).unwrap();
+    assert_eq!(openai.split_whitespace().collect::<Vec<_>>(), ["openai/", "there"], "the key is the server's");
     server.signal("-TERM");
     server.ended().expect(0);
 }

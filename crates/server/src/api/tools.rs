@@ -4,14 +4,14 @@ use relais_plan::Effect;
 use relais_runtime::model::ModelFacts;
 use relais_runtime::models::Listed;
 use relais_runtime::tool::ToolSpec;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
-use crate::body::Json;
+use crate::body::{Json, Query};
 use crate::caller::Reads;
 use crate::problem::Problem;
 
@@ -57,6 +57,9 @@ impl From<ToolSpec> for ToolView {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProviderView {
     pub provider: String,
+    /// The variables of the server's environment that are looked at for a key, in order.
+    pub key_variables: Vec<String>,
+    pub has_key: bool,
     /// A key is there, or none is needed.
     pub usable: bool,
     /// The models whose prices are known; others work as well.
@@ -76,7 +79,7 @@ pub struct ModelView {
 
 impl From<Listed> for ProviderView {
     fn from(listed: Listed) -> ProviderView {
-        let Listed { provider, usable, models, .. } = listed;
+        let Listed { provider, key_variables, has_key, usable, models, base_url: _ } = listed;
         let view = |(name, facts): (String, ModelFacts)| {
             let model = name.strip_prefix(&format!("{provider}/")).unwrap_or(&name);
             ModelView {
@@ -88,14 +91,25 @@ impl From<Listed> for ProviderView {
             }
         };
         let models = models.into_iter().map(view).collect();
-        ProviderView { provider, usable, models }
+        ProviderView { provider, key_variables, has_key, usable, models }
     }
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Which {
+    /// Only those of this MCP server.
+    mcp: Option<String>,
+}
+
 /// List the tools: built in, and of all MCP servers of the configuration.
-#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools",
+#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(Which),
     responses((status = OK, body = ToolList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-async fn list_tools(Reads(service): Reads) -> Result<Json<ToolList>, Problem> {
+async fn list_tools(Reads(service): Reads, Query(Which { mcp }): Query<Which>) -> Result<Json<ToolList>, Problem> {
+    if let Some(server) = mcp {
+        let tools = service.tools_of(&server).await?.into_iter().map(Into::into).collect();
+        return Ok(Json(ToolList { tools, failed: Vec::new() }));
+    }
     let listed = service.tools().await?;
     let failed = listed.failed.into_iter().map(|failure| failure.message).collect();
     Ok(Json(ToolList { tools: listed.tools.into_iter().map(Into::into).collect(), failed }))

@@ -106,6 +106,56 @@ async fn an_import_that_goes_by_a_name_that_is_taken_is_refused() {
     let body = json!({ "package": package });
     refused(&setup, Method::POST, "/api/v1/workflows/import", body, 409, "the agent `writer`").await;
     assert_eq!(setup.get("/api/v1/workflows").await.1["items"].as_array().unwrap().len(), 1, "nothing came in");
+    let body = json!({ "package": package, "on_clash": "reuse" });
+    let (status, made) = setup.post("/api/v1/workflows/import", body).await;
+    assert_eq!((status, &made["name"]), (201, &json!("one (2)")), "{made}");
+    assert_eq!(setup.get("/api/v1/agents").await.1["items"].as_array().unwrap().len(), 1, "the agent is used");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_is_taken_is_named() {
+    let setup = Setup::new().await;
+    let text = "triggers: [{ webhook: { id: door } }]\nsteps: [{ wait: 1s }]";
+    create(&setup, json!({ "name": "one", "definition": text })).await;
+    let (_, package) = setup.get("/api/v1/workflows/one/export").await;
+    let told = "the webhook `door` is there already";
+    refused(&setup, Method::POST, "/api/v1/workflows/import", json!({ "package": package }), 409, told).await;
+    let again = json!({ "name": "two", "definition": text });
+    refused(&setup, Method::POST, "/api/v1/workflows", again, 409, told).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_workflows_are_carried_together() {
+    let (here, there) = (Setup::new().await, Setup::new().await);
+    create(&here, json!({ "name": "child", "definition": "steps: [{ wait: 1s }]" })).await;
+    for (name, alias) in [("left", "l"), ("right", "r")] {
+        let text = "steps: [{ id: call, workflow: child }]";
+        create(&here, json!({ "name": name, "alias": alias, "definition": text })).await;
+    }
+    let asked = json!({ "workflows": ["l", "r", "left"] });
+    let (status, package) = here.post("/api/v1/workflows/export", asked).await;
+    assert_eq!(status, 200, "{package}");
+    for wrong in [json!([]), json!(["l", "none"]), json!(vec!["l"; 101])] {
+        let (status, told) = here.post("/api/v1/workflows/export", json!({ "workflows": wrong })).await;
+        assert!([404, 422].contains(&status), "{status} {told}");
+    }
+    let names = |made: &Value| -> Vec<Value> {
+        let imported = made["imported"].as_array().unwrap().iter();
+        imported.map(|one| json!([one["exported_name"], one["name"], one["alias"]])).collect()
+    };
+    let (status, made) = there.post("/api/v1/workflows/import", json!({ "package": package })).await;
+    assert_eq!((status, &made["name"]), (201, &json!("left")), "{made}");
+    let came = [json!(["left", "left", "l"]), json!(["right", "right", "r"]), json!(["child", "child", null])];
+    assert_eq!(names(&made), came);
+    // Both call `child`, so a second one could not be told from it.
+    let body = |how: &str| json!({ "package": package, "on_clash": how });
+    refused(&there, Method::POST, "/api/v1/workflows/import", body("rename"), 409, "`on_clash: reuse`").await;
+    refused(&there, Method::POST, "/api/v1/workflows/import", body("refuse"), 409, "`on_clash: rename`").await;
+    let (status, made) = there.post("/api/v1/workflows/import", body("reuse")).await;
+    assert_eq!(status, 201, "{made}");
+    assert_eq!(names(&made), [json!(["left", "left (2)", null]), json!(["right", "right (2)", null])]);
+    let (_, run) = there.post("/api/v1/workflows/left%20(2)/run", json!({})).await;
+    assert_eq!(there.rested(run["id"].as_str().unwrap().parse().unwrap()).await["status"], "completed");
 }
 
 // keeps A-26

@@ -25,6 +25,7 @@ const CHANGES: &[(&str, u16)] = &[
     ("create_step", 201),
     ("create_token", 403),
     ("create_workflow", 201),
+    ("export_workflows", 200),
     ("import_workflows", 201),
     ("create_schedule", 404),
     ("preview_schedule", 200),
@@ -33,7 +34,7 @@ const CHANGES: &[(&str, u16)] = &[
     ("start_run", 422),
 ];
 /// Operations that change nothing although they have a body.
-const READS: [&str; 2] = ["check_definition", "convert_definition"];
+const READS: [&str; 3] = ["check_definition", "convert_definition", "export_workflows"];
 /// What a query may say that names nothing of anybody's, with a value for where one is needed.
 const NEUTRAL: &[(&str, &str)] = &[
     ("all", "false"),
@@ -47,6 +48,7 @@ const NEUTRAL: &[(&str, &str)] = &[
     ("history", "true"),
     ("last_event_id", "1.1"),
     ("limit", "10"),
+    ("mcp", "none"),
     ("roots_only", "true"),
     ("standalone", "true"),
     ("started_after", "2020-01-01T00:00:00Z"),
@@ -90,6 +92,8 @@ fn body(operation: &str) -> Value {
             let workflow = json!({ "id": uuid::Uuid::now_v7(), "name": "asks", "versions": [] });
             json!({ "package": { "relais_export": 1, "workflows": [workflow], "agents": [] } })
         }
+        // Bob has one of this name himself by then.
+        "export_workflows" => json!({ "workflows": ["hers"] }),
         "check_definition" | "convert_definition" => json!({ "definition": ASKS }),
         "create_token" => json!({ "user": "ada", "name": "stolen", "scopes": ["read"] }),
         other => panic!("give {other} an example of its body in {}", file!()),

@@ -1,0 +1,119 @@
+//! A server asked about things that are kept besides runs: versions, packages, agents, notifications, usage, events;
+//! and about the tools and models that it has.
+
+use relais_service::{Error, Happened, OnClash, UsageBy, UsageQuestion};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Client, wire};
+use crate::ledger::Report;
+use crate::library::{Agent, Brought, Edition, Employment, Shelved};
+use crate::news::{Effects, News};
+use crate::offer::{Provider, Tools};
+
+#[derive(Deserialize)]
+struct Imported {
+    imported: Vec<Brought>,
+}
+
+#[derive(Deserialize)]
+struct Marked {
+    marked: usize,
+}
+
+impl Client {
+    pub async fn versions(&self, workflow: &str, limit: usize) -> Result<(Vec<Edition>, bool), Error> {
+        let path = format!("/workflows/{}/versions", wire::escaped(workflow));
+        let page: wire::Items<Edition> = self.get(&wire::with_query(&path, &[("limit", limit.to_string())])).await?;
+        Ok((page.items, page.next.is_some()))
+    }
+
+    pub async fn version(&self, workflow: &str, number: u64) -> Result<Edition, Error> {
+        self.get(&format!("/workflows/{}/versions/{number}", wire::escaped(workflow))).await
+    }
+
+    pub async fn roll_back(&self, workflow: &str, to: u64) -> Result<Shelved, Error> {
+        self.post(&format!("/workflows/{}/rollback", wire::escaped(workflow)), &json!({ "version": to })).await
+    }
+
+    pub async fn delete_workflow(&self, workflow: &str, force: bool) -> Result<(), Error> {
+        let path = format!("/workflows/{}", wire::escaped(workflow));
+        self.delete(&wire::with_query(&path, &[("force", force.to_string())])).await
+    }
+
+    pub async fn export(&self, workflows: &[String], history: bool) -> Result<Value, Error> {
+        self.post("/workflows/export", &json!({ "workflows": workflows, "history": history })).await
+    }
+
+    pub async fn import(&self, package: Value, on_clash: OnClash) -> Result<Vec<Brought>, Error> {
+        let body = json!({ "package": package, "on_clash": on_clash.word() });
+        Ok(self.post::<Imported>("/workflows/import", &body).await?.imported)
+    }
+
+    pub async fn agents(&self, limit: usize) -> Result<(Vec<Agent>, bool), Error> {
+        let page: wire::Items<Agent> = self.get(&wire::with_query("/agents", &[("limit", limit.to_string())])).await?;
+        Ok((page.items, page.next.is_some()))
+    }
+
+    pub async fn agent(&self, name: &str) -> Result<Agent, Error> {
+        self.get(&format!("/agents/{}", wire::escaped(name))).await
+    }
+
+    /// Makes an agent, or changes one.
+    pub async fn employ(&self, to: Option<&str>, employment: &Employment) -> Result<Agent, Error> {
+        let request = match to {
+            Some(name) => self.request(Method::PATCH, &format!("/agents/{}", wire::escaped(name))),
+            None => self.request(Method::POST, "/agents"),
+        };
+        self.read(request.json(employment)).await
+    }
+
+    pub async fn delete_agent(&self, name: &str) -> Result<(), Error> {
+        self.delete(&format!("/agents/{}", wire::escaped(name))).await
+    }
+
+    pub async fn usage(&self, question: &UsageQuestion) -> Result<Report, Error> {
+        let UsageQuestion { from, to, by, all_users } = question;
+        let by = match by {
+            UsageBy::Day => "day",
+            UsageBy::Workflow => "workflow",
+            UsageBy::User => "user",
+            UsageBy::Model => "model",
+        };
+        let all = all_users.to_string();
+        let query = [("from", from.clone()), ("to", to.clone()), ("by", by.to_owned()), ("all", all)];
+        self.get(&wire::with_query("/usage", &query)).await
+    }
+
+    pub async fn notifications(&self, unread: bool, limit: usize) -> Result<(Vec<News>, bool), Error> {
+        let query = [("unread", unread.to_string()), ("limit", limit.to_string())];
+        let page: wire::Items<News> = self.get(&wire::with_query("/notifications", &query)).await?;
+        Ok((page.items, page.next.is_some()))
+    }
+
+    pub async fn mark_notification(&self, id: Uuid, read: bool) -> Result<(), Error> {
+        let request = self.request(Method::PATCH, &format!("/notifications/{id}")).json(&json!({ "read": read }));
+        self.read::<News>(request).await.map(drop)
+    }
+
+    pub async fn mark_all_notifications(&self) -> Result<usize, Error> {
+        Ok(self.post::<Marked>("/notifications/read", &json!({})).await?.marked)
+    }
+
+    pub async fn publish_event(&self, happened: &Happened) -> Result<Effects, Error> {
+        let Happened { kind, data, id } = happened;
+        self.post("/events", &json!({ "type": kind, "data": data, "id": id })).await
+    }
+
+    /// The tools of one MCP server, or all.
+    pub async fn tools(&self, mcp: Option<&str>) -> Result<Tools, Error> {
+        let query: Vec<_> = mcp.map(|name| ("mcp", name.to_owned())).into_iter().collect();
+        self.get(&wire::with_query("/tools", &query)).await
+    }
+
+    pub async fn models(&self) -> Result<Vec<Provider>, Error> {
+        self.get("/models").await
+    }
+}
