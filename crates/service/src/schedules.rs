@@ -280,7 +280,7 @@ impl Service {
 
     /// Cancels every run of a workflow that is going.
     pub async fn cancel_runs_of(&self, workflow: Uuid) -> Result<Vec<RunId>, Error> {
-        let status = vec![RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
+        let status = RunStatus::UNFINISHED.to_vec();
         let workflow_id = Some(workflow.to_string());
         let filter = Filter { workflow_id, status, limit: CANCELLED_MAX, ..Filter::default() };
         let mut cancelled = Vec::new();

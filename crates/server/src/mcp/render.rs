@@ -158,7 +158,7 @@ pub fn target(row: &Row) -> &str {
 
 /// Other runs of a workflow that are going, such as one whose call was cancelled.
 pub async fn also_going(service: &Service, row: &Row) -> Result<Vec<Value>, Trouble> {
-    let status = vec![RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
+    let status = RunStatus::UNFINISHED.to_vec();
     let workflow_id = Some(row.summary.target.workflow.clone());
     let filter = relais_service::Filter { workflow_id, status, limit: GOING_SHOWN, ..Default::default() };
     let page = service.runs(filter).await.map_err(trouble)?;
