@@ -34,5 +34,5 @@ pub use event::*;
 pub use names::{agent_of, files_folder, step_output};
 pub use program::{Program, matches_pattern};
 pub use run::*;
-pub use summary::{Summary, status, summary, wake_at};
+pub use summary::{Summary, awaited_events, status, summary, wake_at};
 pub use wait::check_answer;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use relais_plan::{Budget, Effect, NodeId, Op, Plan, RegionId, Task, ToolRule};
+use relais_plan::{Budget, Effect, NodeId, Op, Plan, RegionId, Task, ToolRule, Until};
 
 pub struct Program {
     pub plan: Arc<Plan>,
@@ -11,6 +11,8 @@ pub struct Program {
     keys: HashMap<String, NodeId>,
     /// For each `Fan`: which lanes come after each lane.
     dependents: HashMap<NodeId, Vec<Vec<u32>>>,
+    /// Whether any step waits for an event.
+    pub awaits_events: bool,
 }
 
 impl Program {
@@ -23,7 +25,8 @@ impl Program {
             Op::Call(_) | Op::Choose { .. } | Op::Each(_) | Op::Wait(_) | Op::End { .. } => None,
         });
         let dependents = fans.collect();
-        Program { hash, keys, dependents, plan: Arc::new(plan) }
+        let awaits_events = plan.nodes.iter().any(|node| matches!(&node.op, Op::Wait(Until::Event { .. })));
+        Program { hash, keys, dependents, awaits_events, plan: Arc::new(plan) }
     }
 
     pub fn find(&self, key: &str) -> Option<NodeId> {

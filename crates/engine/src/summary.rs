@@ -1,5 +1,7 @@
 //! The one row about a run that a store may index. Computed here; a store never looks into events.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Awaiting, Command, Failure, Usage};
@@ -87,6 +89,16 @@ pub fn wake_at(program: &Program, run: &Run) -> Option<Millis> {
     };
     let time_out = crate::decide::next_deadline(program, run);
     run.owed.values().filter_map(due).chain(time_out).min()
+}
+
+/// The types of events that the run waits for, all of them, also while it is at work elsewhere.
+pub fn awaited_events(run: &Run) -> BTreeSet<&str> {
+    let awaited = run.owed.values().filter_map(|owed| match &*owed.command {
+        Command::Await(Awaiting::Event(of)) => Some(of.as_str()),
+        Command::Await(Awaiting::Signal(_)) | Command::AskPerson(_) | Command::Sleep { .. } => None,
+        Command::CallModel { .. } | Command::CallTool { .. } | Command::StartRun(_) => None,
+    });
+    awaited.collect()
 }
 
 fn awaits(run: &Run) -> Vec<String> {

@@ -77,6 +77,8 @@ pub(crate) struct Runner {
     /// Child runs that wait for something.
     parked: BTreeSet<CommandId>,
     pulse: Option<Pulse>,
+    /// The types of events that the store was last told this run waits for; none if that is not known.
+    awaited: Option<BTreeSet<String>>,
 }
 
 /// How often the row of a run at work shows what it has used by now.
@@ -132,6 +134,7 @@ impl Runner {
         standing: Arc<Standing>,
     ) -> Runner {
         let (flying, parked) = (HashMap::new(), BTreeSet::new());
+        let awaited = run.is_some().then(BTreeSet::new);
         Runner {
             worker,
             id,
@@ -144,6 +147,7 @@ impl Runner {
             flying,
             parked,
             pulse: None,
+            awaited,
         }
     }
 
@@ -363,12 +367,27 @@ impl Runner {
         let blobs = entry.events.iter().flat_map(Event::blobs).collect();
         // Our own number is known before others can hear of it.
         self.standing.seq.store(run.seq, Ordering::Release);
-        let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs };
+        let awaited = self.changed_awaited(run, &prepared.program);
+        let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs, awaited };
         self.patiently(|store| store.append(batch.clone())).await?;
         if written {
             self.pulse = Some(pulse);
         }
+        if let Some(types) = batch.awaited {
+            self.awaited = Some(types.into_iter().collect());
+        }
         Ok(())
+    }
+
+    /// The types of events that the run waits for, if they are others than the store knows of. What somebody outside
+    /// says can only make them fewer, so that the store never knows of too few.
+    fn changed_awaited(&self, run: &Run, program: &Program) -> Option<Vec<String>> {
+        if !program.awaits_events {
+            return None;
+        }
+        let now = awaited_events(run);
+        let is_known = self.awaited.as_ref().is_some_and(|known| known.iter().map(String::as_str).eq(now.iter().copied()));
+        (!is_known).then(|| now.into_iter().map(str::to_owned).collect())
     }
 
     /// The row is written only when something changed that somebody looks for.
@@ -405,6 +424,8 @@ impl Runner {
         let run = Run::fold(&entries)?;
         self.standing.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
+        // What was refused may have been written all the same.
+        self.awaited = None;
         Ok(events.iter().filter(|e| matches!(e, Event::Answered { .. })).cloned().collect())
     }
 
@@ -498,7 +519,7 @@ impl Runner {
         run.begin(at, None);
         self.standing.seq.store(run.seq, Ordering::Release);
         let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
-        let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new() };
+        let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new(), awaited: None };
         match self.patiently(|store| store.append(batch.clone())).await {
             Ok(()) => Ok(true),
             Err(Error::Conflict { .. }) => {

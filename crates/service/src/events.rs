@@ -1,12 +1,8 @@
 //! Events: somebody says that something happened. It starts runs of the triggers for its type and wakes the runs that
 //! wait for it, each once.
 
-use std::collections::HashMap;
-
-use relais_engine::{Awaiting, Command, CommandId, Entry, Event, FORMAT, Millis, Run, RunId, RunStatus};
-use relais_plan::{Op, TriggerOn, Until};
-use relais_runtime::prepare::load_plan;
-use relais_store::{Batch, Expect, Filter, Row};
+use relais_engine::{Awaiting, Command, CommandId, Entry, Event, FORMAT, Millis, Run, RunId};
+use relais_store::{Awaited, Batch, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -17,12 +13,10 @@ use crate::{Error, Service, TriggerRecord};
 
 /// Types are names, ids are ids.
 const MAX_NAME_BYTES: usize = 255;
-/// Rows and triggers read at once.
+/// Runs found at once.
 const PAGE: usize = 1_000;
-/// Pages of runs that are looked through for those that wait: a hundred thousand runs.
-const MAX_PAGES: usize = 100;
-/// A row names so many things that its run waits for; one with more is looked into.
-const AWAITS_SHOWN: usize = 20;
+/// Runs that one event may wake: each is read and written while its publisher waits.
+const MAX_WOKEN: usize = 100_000;
 /// How often an event is offered to a run that moves on at the same time.
 const MAX_TRIES: usize = 100;
 
@@ -67,6 +61,26 @@ impl Kept for Published {
 
     fn due_at(&self) -> Option<Millis> {
         Some(self.at.saturating_add(REMEMBERED_MS))
+    }
+}
+
+/// The trigger that hears of events of a type: what an event finds it by. It comes and goes with the trigger.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Listener {
+    pub trigger: Uuid,
+    pub event: String,
+}
+
+impl Kept for Listener {
+    const KIND: &'static str = "listener";
+    const WORD: &'static str = "listener";
+
+    fn id(&self) -> String {
+        self.trigger.to_string()
+    }
+
+    fn label(&self) -> String {
+        self.event.clone()
     }
 }
 
@@ -116,9 +130,9 @@ impl Service {
         let sent = Sent { key: Some(id.to_owned()), data: happened.data.clone() };
         let mut effects = Effects::default();
         // First those that wait, so that a run that this event starts is not among them.
-        for row in self.waiting_for(&happened.kind).await? {
-            if self.wake(row.summary.run, happened, id, again).await? {
-                effects.woken.push(row.summary.run);
+        for run in self.waiting_for(&happened.kind).await? {
+            if self.wake(run, happened, id, again).await? {
+                effects.woken.push(run);
             }
         }
         for at in self.listeners(&happened.kind).await? {
@@ -127,54 +141,30 @@ impl Service {
         Ok(effects)
     }
 
+    /// The user's triggers for events of a type.
     async fn listeners(&self, kind: &str) -> Result<Vec<At<TriggerRecord>>, Error> {
-        let (mut found, mut after) = (Vec::new(), None);
-        for _ in 0..MAX_PAGES {
-            let page: Vec<At<TriggerRecord>> = self.page_kept(None, after.take(), PAGE).await?;
-            after = page.last().map(|last| last.it.id());
+        let mut found = Vec::new();
+        for At { it: listener, .. } in self.list_kept::<Listener>(Some(kind)).await? {
+            // One that was removed meanwhile hears nothing any more.
+            found.extend(self.find_kept::<TriggerRecord>(&listener.id()).await?);
+        }
+        Ok(found)
+    }
+
+    /// The user's runs that wait for events of a type, or did a moment ago.
+    async fn waiting_for(&self, kind: &str) -> Result<Vec<RunId>, Error> {
+        let mut found: Vec<RunId> = Vec::new();
+        while found.len() < MAX_WOKEN {
+            let (user, event) = (self.user().to_owned(), kind.to_owned());
+            let awaited = Awaited { user, event, after: found.last().copied(), limit: PAGE };
+            let page = self.core.store.awaiting(awaited).await?;
             let is_last = page.len() < PAGE;
-            found.extend(page.into_iter().filter(|at| matches!(&at.it.on.on, TriggerOn::Event(of) if of == kind)));
+            found.extend(page);
             if is_last {
                 return Ok(found);
             }
         }
-        Err(Error::Invalid(format!("there are more than {} triggers; remove some", PAGE * MAX_PAGES)))
-    }
-
-    /// Runs that may wait for events of a type. The row of a run at work does not say what its lanes wait for.
-    async fn waiting_for(&self, kind: &str) -> Result<Vec<Row>, Error> {
-        let status = vec![RunStatus::Running, RunStatus::Waiting];
-        let mut filter = Filter { status, limit: PAGE, ..Filter::default() };
-        let (mut found, mut plans) = (Vec::new(), HashMap::new());
-        for _ in 0..MAX_PAGES {
-            let page = self.runs(filter.clone()).await?;
-            for row in page.rows {
-                if self.may_wait(&row, kind, &mut plans).await? {
-                    found.push(row);
-                }
-            }
-            filter.cursor = page.cursor;
-            if filter.cursor.is_none() {
-                return Ok(found);
-            }
-        }
-        Err(Error::Busy(format!("more than {} runs are going; an event cannot reach them all", PAGE * MAX_PAGES)))
-    }
-
-    async fn may_wait(&self, row: &Row, kind: &str, plans: &mut HashMap<String, bool>) -> Result<bool, Error> {
-        let awaits = &row.summary.awaits;
-        if row.summary.status == RunStatus::Waiting && awaits.len() < AWAITS_SHOWN {
-            return Ok(awaits.iter().any(|word| word.strip_prefix("event:") == Some(kind)));
-        }
-        let hash = &row.summary.plan;
-        if let Some(names) = plans.get(hash) {
-            return Ok(*names);
-        }
-        let plan = load_plan(self.core.store.as_ref(), hash).await?;
-        let names =
-            plan.nodes.iter().any(|node| matches!(&node.op, Op::Wait(Until::Event { event, .. }) if event == kind));
-        plans.insert(hash.clone(), names);
-        Ok(names)
+        Err(Error::Busy(format!("more than {MAX_WOKEN} runs wait for the event {kind}; it cannot wake them all")))
     }
 
     /// Gives the event to each step of a run that waits for it. It is appended behind exactly what was read, so that no

@@ -417,10 +417,10 @@ impl Service {
         self.core.store.create(new).await?;
         for entry in entries {
             let blobs = entry.events.iter().flat_map(Event::blobs).collect();
-            self.core
-                .store
-                .append(relais_store::Batch { run, entry: entry.into(), summary: None, release: false, blobs })
-                .await?;
+            // It waits for nothing until it is taken up.
+            let (entry, awaited) = (entry.into(), None);
+            let batch = relais_store::Batch { run, entry, summary: None, release: false, blobs, awaited };
+            self.core.store.append(batch).await?;
         }
         self.core.store.release(run, self.worker().hold_name()).await?;
         self.take_up(run).await?;

@@ -265,7 +265,9 @@ impl Service {
         };
         fill(&mut record, &change)?;
         record.updated_at = self.core.clock.now();
-        self.change(vec![kept::put(self.user(), &record, Expect::Revision(is))?]).await?;
+        let mut edits = vec![kept::put(self.user(), &record, Expect::Revision(is))?];
+        edits.extend(self.listener_edit(&record)?);
+        self.change(edits).await?;
         self.trigger(id).await
     }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::events::Listener;
 use crate::hooks::{self, Hook};
 use crate::kept::{self, At, Kept};
 use crate::{Error, Service, Workflow};
@@ -141,6 +142,11 @@ impl TriggerRecord {
     fn hook(&self) -> Option<&str> {
         hook_id(&self.on)
     }
+
+    fn listener(&self) -> Option<Listener> {
+        let event = event_type(&self.on)?.to_owned();
+        Some(Listener { trigger: self.uuid, event })
+    }
 }
 
 const PAST: &str = "its time was past when it was set";
@@ -165,6 +171,14 @@ fn hook_id(trigger: &Trigger) -> Option<&str> {
         TriggerOn::Webhook { id, .. } => Some(id),
         TriggerOn::Manual | TriggerOn::At(_) | TriggerOn::Cron(_) | TriggerOn::Every { .. } => None,
         TriggerOn::Calendar(_) | TriggerOn::Continuous { .. } | TriggerOn::Event(_) => None,
+    }
+}
+
+fn event_type(trigger: &Trigger) -> Option<&str> {
+    match &trigger.on {
+        TriggerOn::Event(event) => Some(event),
+        TriggerOn::Manual | TriggerOn::At(_) | TriggerOn::Cron(_) | TriggerOn::Every { .. } => None,
+        TriggerOn::Calendar(_) | TriggerOn::Continuous { .. } | TriggerOn::Webhook { .. } => None,
     }
 }
 
@@ -224,20 +238,27 @@ impl Service {
         kept::put(self.user(), &it, Expect::Revision(at.revision))
     }
 
-    /// Keeps a new trigger, and its hook if it has one; somebody else's hook of that name is in the way.
+    /// Keeps a new trigger, and what leads to it from outside, if anything does; somebody else's hook of that name is in the way.
     pub(crate) fn new_trigger_edits(&self, trigger: &TriggerRecord) -> Result<Vec<Edit>, Error> {
         let mut edits = vec![kept::put(self.user(), trigger, Expect::Absent)?];
         if let Some(id) = trigger.hook() {
             let hook = Hook { id: id.to_owned(), owner: self.user().to_owned(), trigger: trigger.uuid };
             edits.push(kept::put(hooks::NOBODY, &hook, Expect::Absent)?);
         }
+        edits.extend(self.listener_edit(trigger)?);
         Ok(edits)
+    }
+
+    /// What an event finds this trigger by, as it is now.
+    pub(crate) fn listener_edit(&self, trigger: &TriggerRecord) -> Result<Option<Edit>, Error> {
+        trigger.listener().map(|listener| kept::put(self.user(), &listener, Expect::Any)).transpose()
     }
 
     pub(crate) fn remove_trigger_edits(&self, at: &At<TriggerRecord>) -> Vec<Edit> {
         let hook = at.it.hook().map(|id| kept::remove::<Hook>(hooks::NOBODY, id, Expect::Any));
         let trigger = kept::remove::<TriggerRecord>(self.user(), &at.it.id(), Expect::Revision(at.revision));
-        [trigger].into_iter().chain(hook).collect()
+        let listener = at.it.listener().map(|it| kept::remove::<Listener>(self.user(), &it.id(), Expect::Any));
+        [trigger].into_iter().chain(hook).chain(listener).collect()
     }
 }
 

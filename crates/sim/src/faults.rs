@@ -140,7 +140,8 @@ fn keep_in_store(drive: &Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
 fn append(store: &MemoryStore, run: RunId, entry: &Entry) -> Result<(), Broken> {
     // One in three appends fails; so many in a row are beyond any seed.
     for _ in 0..100 {
-        let batch = Batch { run, entry: entry.clone().into(), summary: None, release: false, blobs: Vec::new() };
+        let (blobs, awaited) = (Vec::new(), None);
+        let batch = Batch { run, entry: entry.clone().into(), summary: None, release: false, blobs, awaited };
         match wait(store.append(batch)) {
             Ok(()) => return Ok(()),
             Err(Error::Busy(_)) => {}

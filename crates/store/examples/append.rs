@@ -160,7 +160,7 @@ fn summary() -> Summary {
 }
 
 fn batch(run: RunId, seq: u64) -> Batch {
-    Batch { run, entry: entry(seq).into(), summary: None, release: false, blobs: Vec::new() }
+    Batch { run, entry: entry(seq).into(), summary: None, release: false, blobs: Vec::new(), awaited: None }
 }
 
 fn entry(seq: u64) -> Entry {

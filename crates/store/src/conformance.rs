@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::{Batch, Claim, Error, NewRun, Store, Which};
 
+mod awaited;
 mod claims;
 mod contents;
 mod journal;
@@ -47,6 +48,8 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     pages::every_combination_of_filters(make().await).await;
     pages::cursors_hold_still(make().await).await;
     pages::rows_tell_what_was_written(make().await).await;
+    awaited::found_by_type_and_user(make().await).await;
+    awaited::gone_with_the_run(make().await).await;
     contents::documents(make().await).await;
     contents::versions(make().await).await;
     contents::blobs(make().await).await;
@@ -99,7 +102,7 @@ pub(crate) fn new_run(summary: Summary) -> NewRun {
 }
 
 pub(crate) fn batch(run: RunId, seq: u64) -> Batch {
-    Batch { run, entry: entry(seq).into(), summary: None, release: false, blobs: Vec::new() }
+    Batch { run, entry: entry(seq).into(), summary: None, release: false, blobs: Vec::new(), awaited: None }
 }
 
 pub(crate) async fn started(store: &dyn Store, status: RunStatus) -> RunId {

@@ -10,7 +10,7 @@ mod records;
 
 use crate::page;
 use crate::{
-    Batch, Change, Claim, Document, DocumentKey, Edit, Error, Filter, Find, NewRun, Owner, Page, Prune, Pruned, Record,
+    Awaited, Batch, Change, Claim, Document, DocumentKey, Edit, Error, Filter, Find, NewRun, Owner, Page, Prune, Pruned, Record,
     RecordKey, Reply, Row, Store, Which,
 };
 
@@ -205,6 +205,10 @@ impl Store for MemoryStore {
         self.reply("ended", move |state| Ok(state.ended(limit)))
     }
 
+    fn awaiting(&self, awaited: Awaited) -> Reply<'_, Vec<RunId>> {
+        self.reply("awaiting", move |state| Ok(state.awaiting(awaited)))
+    }
+
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {
         self.reply("put_blob", move |state| {
             let hash = blake3::hash(&bytes).to_hex().to_string();
@@ -232,6 +236,8 @@ struct State {
     leases: BTreeMap<Owner, Millis>,
     documents: BTreeMap<(String, String, String, u64), Document>,
     records: BTreeMap<RecordKey, Record>,
+    /// Users, types of events, and the runs that wait for them.
+    awaited: BTreeSet<(String, String, RunId)>,
     blobs: BTreeMap<String, Vec<u8>>,
     /// When blobs were put that may not be referred to yet.
     fresh: BTreeMap<String, Millis>,
@@ -245,6 +251,8 @@ struct Held {
     key: Option<String>,
     owner: Option<Owner>,
     blobs: BTreeSet<String>,
+    /// Types of events that it waits for, as they are in `State::awaited`.
+    awaited: Vec<String>,
     /// It has ended and nobody has taken note of it yet.
     unreported: bool,
     /// Number of the last entry when somebody last did.
@@ -286,7 +294,7 @@ impl State {
         let blobs = new.blobs.into_iter().collect();
         let unreported = new.summary.status.is_final();
         let (summary, entries) = (new.summary, vec![new.entry]);
-        let held = Held { summary, entries, key: new.key, owner, blobs, unreported, reported: 0 };
+        let held = Held { summary, entries, key: new.key, owner, blobs, awaited: Vec::new(), unreported, reported: 0 };
         self.runs.insert(run, held);
         self.news.push(Change { run, seq: 1 });
         Ok(run)
@@ -308,8 +316,27 @@ impl State {
         if batch.release {
             held.owner = None;
         }
+        if let Some(types) = batch.awaited {
+            let (user, before) = (held.summary.user.clone(), std::mem::replace(&mut held.awaited, types.clone()));
+            self.await_events(run, &user, before, types);
+        }
         self.news.push(Change { run, seq });
         Ok(())
+    }
+
+    fn await_events(&mut self, run: RunId, user: &str, before: Vec<String>, types: Vec<String>) {
+        for event in before {
+            self.awaited.remove(&(user.to_owned(), event, run));
+        }
+        self.awaited.extend(types.into_iter().map(|event| (user.to_owned(), event, run)));
+    }
+
+    fn awaiting(&self, awaited: Awaited) -> Vec<RunId> {
+        let Awaited { user, event, after, limit } = awaited;
+        let first = (user.clone(), event.clone(), after.unwrap_or(RunId::nil()));
+        let last = (user, event, RunId::max());
+        let found = self.awaited.range(first..=last).map(|(_, _, run)| *run);
+        found.filter(|run| Some(*run) != after).take(page::rows(limit)).collect()
     }
 
     fn hold(&mut self, owner: Owner, until: Millis) -> Owner {
@@ -399,6 +426,10 @@ impl State {
             }
         }
         let runs = u64::try_from(removed.len()).unwrap_or(u64::MAX);
+        for held in &mut removed {
+            let awaited = std::mem::take(&mut held.awaited);
+            self.await_events(held.summary.run, &held.summary.user, awaited, Vec::new());
+        }
         let mut hashes: BTreeSet<String> = removed.into_iter().flat_map(|held| held.blobs).collect();
         hashes.extend(self.fresh.iter().filter(|(_, at)| **at <= unused_since).map(|(hash, _)| hash.clone()));
         self.fresh.retain(|_, at| *at > unused_since);

@@ -22,7 +22,7 @@ mod writer;
 use crate::Error;
 use crate::page;
 use crate::store::{
-    Batch, Change, Claim, Document, DocumentKey, Edit, Filter, Find, NewRun, Owner, Page, Prune, Pruned, Record,
+    Awaited, Batch, Change, Claim, Document, DocumentKey, Edit, Filter, Find, NewRun, Owner, Page, Prune, Pruned, Record,
     RecordKey, Reply, Row, Store,
 };
 use journal::{Addition, Opening};
@@ -207,6 +207,10 @@ impl Store for SqliteStore {
 
     fn ended(&self, limit: usize) -> Reply<'_, Vec<Row>> {
         Box::pin(self.readers.read(move |db| pages::ended(db, limit)))
+    }
+
+    fn awaiting(&self, awaited: Awaited) -> Reply<'_, Vec<RunId>> {
+        Box::pin(self.readers.read(move |db| pages::awaiting(db, &awaited)))
     }
 
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {

@@ -77,6 +77,10 @@ pub trait Store: Send + Sync + 'static {
     /// How many runs are pending, running and waiting, of all users; a walk along an index.
     fn unfinished(&self) -> Reply<'_, Vec<(RunStatus, u64)>>;
 
+    /// Runs of a user that wait for events of a type, as their batches said (`Batch::awaited`), however they stand; by
+    /// id, those after one. Walks one index. 0 means 100, at most 1,000.
+    fn awaiting(&self, awaited: Awaited) -> Reply<'_, Vec<RunId>>;
+
     /// Stores bytes once by content; answers their hash (blake3, hex).
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String>;
 
@@ -110,6 +114,8 @@ pub struct Batch {
     pub release: bool,
     /// Hashes of the blobs that the entry refers to; they stay as long as the run.
     pub blobs: Vec<String>,
+    /// The types of events that the run waits for from now on; present where they have changed.
+    pub awaited: Option<Vec<String>>,
 }
 
 impl Batch {
@@ -120,7 +126,7 @@ impl Batch {
         let due = |wake_at: Option<Millis>| Some(wake_at.map_or(at, |wake_at| wake_at.min(at)));
         let waits = row.summary.status == RunStatus::Waiting;
         let summary = waits.then(|| Summary { wake_at: due(row.summary.wake_at), ..row.summary });
-        Batch { run, entry: entry.into(), summary, release: false, blobs: Vec::new() }
+        Batch { run, entry: entry.into(), summary, release: false, blobs: Vec::new(), awaited: None }
     }
 }
 
@@ -299,6 +305,16 @@ pub struct Find {
     /// From the highest id down: ids that hold their time begin with the newest.
     pub newest_first: bool,
     /// At most 1,000; 0 means 100.
+    pub limit: usize,
+}
+
+/// Which runs wait for an event.
+#[derive(Debug, Clone, Default)]
+pub struct Awaited {
+    pub user: String,
+    /// The type.
+    pub event: String,
+    pub after: Option<RunId>,
     pub limit: usize,
 }
 

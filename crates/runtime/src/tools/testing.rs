@@ -141,6 +141,9 @@ impl Store for Shelf {
     fn ended(&self, _: usize) -> Reply<'_, Vec<Row>> {
         absent()
     }
+    fn awaiting(&self, _: Awaited) -> Reply<'_, Vec<RunId>> {
+        absent()
+    }
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {
         let hash = blake3::hash(&bytes).to_hex().to_string();
         self.blobs.lock().unwrap().insert(hash.clone(), bytes);

@@ -97,7 +97,8 @@ impl World {
             let (now, run) = (self.clock.now(), row.summary.run);
             let entry = Entry { seq: row.seq + 1, at: now, version: FORMAT, events: Vec::new() };
             let summary = Summary { status, ended_at: Some(now), ..row.summary.clone() };
-            let batch = Batch { run, entry: entry.into(), summary: Some(summary), release: false, blobs: Vec::new() };
+            let (blobs, awaited) = (Vec::new(), None);
+            let batch = Batch { run, entry: entry.into(), summary: Some(summary), release: false, blobs, awaited };
             self.store.append(batch).await.unwrap();
             let edits = self.service.after_end_edits(&row).await.unwrap();
             self.service.change(edits).await.unwrap();

@@ -19,12 +19,15 @@ pub const ONE_WORD: (&str, &str) =
 
 impl Setup {
     pub fn with(files: &[(&str, &str)]) -> Setup {
+        Setup::set(Settings::default(), files)
+    }
+
+    pub fn set(settings: Settings, files: &[(&str, &str)]) -> Setup {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let (home, folder_path) = (folder.path().join("home"), folder.path().to_owned());
-        let settings = Settings::default();
         let config = Config { home, folder: folder_path, settings, read: Vec::new(), user: "somebody".into() };
         Setup { service: Service::open(config).unwrap(), folder }
     }

@@ -74,17 +74,20 @@ pub(super) struct Addition {
     card: Option<Card>,
     release: bool,
     blobs: Vec<String>,
+    awaited: Option<Vec<String>>,
 }
 
 impl Addition {
     pub(super) fn of(batch: Batch) -> Result<Addition, Error> {
         let line = Line::of(&batch.entry)?;
         let card = batch.summary.map(Card::of).transpose()?;
-        Ok(Addition { run: batch.run, line, card, release: batch.release, blobs: batch.blobs })
+        let Batch { run, release, blobs, awaited, .. } = batch;
+        Ok(Addition { run, line, card, release, blobs, awaited })
     }
 
     pub(super) fn size(&self) -> Size {
-        let only_the_entry = self.card.is_none() && !self.release && self.blobs.is_empty();
+        let only_the_entry =
+            self.card.is_none() && !self.release && self.blobs.is_empty() && self.awaited.is_none();
         if only_the_entry { Size::Statement } else { Size::Several }
     }
 }
@@ -147,6 +150,9 @@ pub(super) fn append(db: &Connection, addition: &Addition) -> Result<Written<()>
         db.prepare_cached("UPDATE runs SET owner = NULL WHERE run = ?1")?.execute([id(run)])?;
     }
     use_blobs(db, *run, &addition.blobs)?;
+    if let Some(types) = &addition.awaited {
+        await_events(db, *run, types)?;
+    }
     let seq = line.seq.cast_unsigned();
     Ok(Written { value: (), change: Some(Change { run: *run, seq }) })
 }
@@ -248,6 +254,16 @@ fn use_blobs(db: &Connection, run: RunId, hashes: &[String]) -> rusqlite::Result
     for hash in hashes {
         let sql = "INSERT INTO blob_uses (run, hash) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
         db.prepare_cached(sql)?.execute(params![id(&run), hash])?;
+    }
+    Ok(())
+}
+
+fn await_events(db: &Connection, run: RunId, types: &[String]) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM awaited_events WHERE run = ?1")?.execute([id(&run)])?;
+    let sql = "INSERT INTO awaited_events (user, event, run) SELECT user, ?2, run FROM runs WHERE run = ?1 \
+         ON CONFLICT DO NOTHING";
+    for event in types {
+        db.prepare_cached(sql)?.execute(params![id(&run), event])?;
     }
     Ok(())
 }

@@ -4,12 +4,12 @@
 
 use relais_engine::{Millis, RunId, RunStatus, Summary};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params, params_from_iter};
 
 use super::journal::{id, parsed, run_id};
 use super::trouble::Trouble;
 use crate::page;
-use crate::{Error, Filter, Page, Row};
+use crate::{Awaited, Error, Filter, Page, Row};
 
 const COLUMNS: &str = "SELECT r.run, r.workflow, r.plan, r.user, r.thread, r.parent, r.status, r.started_at, \
      r.ended_at, r.wake_at, r.awaits, r.usage, r.error, (SELECT max(seq) FROM entries e WHERE e.run = r.run), \
@@ -39,6 +39,17 @@ pub(super) fn ended(db: &Connection, limit: usize) -> Result<Vec<Row>, Trouble> 
     let places = statement.query_map([page::sql_rows(limit)], |row| Ok((0, run_id(row, 1)?)))?;
     let places: Vec<Place> = places.collect::<Result<_, _>>()?;
     Ok(rows(db, &places)?)
+}
+
+const AWAITING: &str = "SELECT run FROM awaited_events WHERE user = ?1 AND event = ?2 AND run > ?3 ORDER BY run LIMIT ?4";
+
+pub(super) fn awaiting(db: &Connection, awaited: &Awaited) -> Result<Vec<RunId>, Trouble> {
+    let Awaited { user, event, after, limit } = awaited;
+    // No bytes come before all ids.
+    let after = after.as_ref().map_or(&[][..], id);
+    let mut statement = db.prepare_cached(AWAITING)?;
+    let runs = statement.query_map(params![user, event, after, page::sql_rows(*limit)], |row| run_id(row, 0))?;
+    Ok(runs.collect::<Result<_, _>>()?)
 }
 
 const COUNT: &str = "SELECT count(*) FROM runs INDEXED BY runs_status WHERE status = ?1";
@@ -336,6 +347,15 @@ mod tests {
             let filter = Filter { user: text("ann"), thread, workflow_id, ..Filter::default() };
             assert_eq!(choice(&db, &filter).unwrap().unwrap().name, expected, "{filter:?}");
         }
+    }
+
+    /// However many runs wait for something else.
+    #[test]
+    fn an_event_walks_to_the_runs_that_wait_for_it() {
+        let text = |text: &str| Value::Text(text.into());
+        let values = vec![text("ann"), text("order.paid"), Value::Blob(vec![7; 16]), Value::Integer(1)];
+        let plan = plan(&tables(), AWAITING, values);
+        assert_eq!(plan, ["SEARCH awaited_events USING PRIMARY KEY (user=? AND event=? AND run>?)"]);
     }
 
     /// All that the index of unreported runs holds is wanted, in its order.

@@ -316,6 +316,21 @@ async fn a_file_of_version_1_is_brought_forward() {
     assert_eq!(schema_of(&folder), schema_of_a_new_file(), "the same tables as in a new file");
 }
 
+#[tokio::test]
+async fn runs_that_waited_for_events_in_version_1_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let [_, waiting] = version_1(&folder);
+    let db = rusqlite::Connection::open(path(&folder)).unwrap();
+    let awaits = r#"["event:order.paid", "time", "signal:event:go", "event:order.paid"]"#;
+    db.execute("UPDATE runs SET status = 'waiting', awaits = ?1 WHERE status = 'running'", [awaits]).unwrap();
+    drop(db);
+    let store = open(&folder).unwrap();
+    for (event, expected) in [("order.paid", vec![waiting]), ("go", vec![])] {
+        let awaited = crate::Awaited { user: "ann".into(), event: event.into(), ..Default::default() };
+        assert_eq!(store.awaiting(awaited).await, Ok(expected), "{event}");
+    }
+}
+
 /// Every table and index as SQLite tells it, without what a person added.
 fn schema_of(folder: &TempDir) -> Vec<(String, String)> {
     let db = rusqlite::Connection::open(path(folder)).unwrap();

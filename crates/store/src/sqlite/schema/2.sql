@@ -26,6 +26,16 @@ CREATE INDEX runs_user_thread ON runs (user, thread, status, root, started_at, r
     WHERE thread <> '';
 CREATE INDEX runs_unreported ON runs (ended_at, run) WHERE unreported = 1;
 
+-- What runs wait for among events, so that an event finds those that it concerns. A run that waits for none has no row.
+CREATE TABLE awaited_events (
+    user TEXT NOT NULL, event TEXT NOT NULL, run BLOB NOT NULL,
+    PRIMARY KEY (user, event, run)
+) WITHOUT ROWID;
+CREATE INDEX awaited_events_run ON awaited_events (run);
+INSERT INTO awaited_events (user, event, run)
+    SELECT DISTINCT r.user, substr(a.value, length('event:') + 1), r.run FROM runs AS r, json_each(r.awaits) AS a
+    WHERE r.status = 'waiting' AND a.value LIKE 'event:%';
+
 -- With a rowid: bodies may be large, and a walk along an index should not step over them.
 CREATE TABLE records (
     kind TEXT NOT NULL, owner TEXT NOT NULL, id TEXT NOT NULL, label TEXT NOT NULL, due_at INTEGER,
