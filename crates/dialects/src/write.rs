@@ -13,7 +13,7 @@ mod yaml;
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{Agent, Effect, ExitWhen, LargeValues, Limits, McpServer, Notify, OnToolDrift, RunFailure, ToolRule};
 use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::native::DEFAULT_CONTINUOUS_DELAY_MS;
 use values::{budget, duration, expression, names, schema, template};
@@ -216,7 +216,11 @@ fn trigger(trigger: &Trigger) -> Doc {
         Overlap::Allow => "allow",
         Overlap::CancelRunning => "cancel_running",
     };
-    fields.word("overlap", &trigger.overlap, overlap);
+    match trigger.on.is_sent() {
+        // Told even where it is the default: what is skipped here is lost.
+        true => fields.put("overlap", Value::from(overlap)),
+        false => fields.word("overlap", &trigger.overlap, overlap),
+    }
     let catch_up = match trigger.catch_up {
         CatchUp::One => "one",
         CatchUp::None => "none",
@@ -244,8 +248,13 @@ fn trigger_on(on: &TriggerOn) -> (&'static str, Value) {
         },
         TriggerOn::Continuous { delay_ms: DEFAULT_CONTINUOUS_DELAY_MS } => ("continuous", json!(true)),
         TriggerOn::Continuous { delay_ms } => ("continuous", duration(*delay_ms)),
-        TriggerOn::Webhook { id, secret: None } => ("webhook", json!(id)),
-        TriggerOn::Webhook { id, secret: Some(secret) } => ("webhook", json!({ "id": id, "secret": secret })),
+        TriggerOn::Webhook { id, secret: None, dedupe: None } => ("webhook", json!(id)),
+        TriggerOn::Webhook { id, secret, dedupe } => {
+            let mut fields = Map::from_iter([("id".to_owned(), json!(id))]);
+            fields.extend(secret.as_ref().map(|secret| ("secret".to_owned(), json!(secret))));
+            fields.extend(dedupe.as_ref().map(|dedupe| ("dedupe".to_owned(), expression(dedupe))));
+            ("webhook", Value::Object(fields))
+        }
         TriggerOn::Event(event) => ("event", json!(event)),
     }
 }

@@ -25,6 +25,9 @@ const MAX_SHOWN_CHARS: usize = 80;
 /// A reason is one line of a list; keys and paths of the sender can be long.
 const MAX_REASON_CHARS: usize = 500;
 
+/// Keys are ids; longer ones are something else.
+pub const MAX_KEY_BYTES: usize = 255;
+
 /// The words that stand beside the fields of a filter; a field of this name is written `['allow']`.
 const ALLOW: &str = "allow";
 const DENY: &str = "deny";
@@ -89,6 +92,28 @@ impl Filter {
             Form::Rules(rules) => rules.decide(data),
         };
         Decision { starts, reason: cut(&reason, MAX_REASON_CHARS) }
+    }
+}
+
+/// What tells deliveries apart: an expression over what was sent. Two with the same key are the same one again.
+#[derive(Debug, Clone)]
+pub struct Dedupe(Expr);
+
+impl Dedupe {
+    /// The key of what was sent; none where it has none, so that each such delivery counts.
+    pub fn key(&self, data: &Value) -> Result<Option<String>, String> {
+        let source = self.0.source();
+        match self.0.eval(&Event(json!({ "data": data }))) {
+            Ok(Value::Null) | Err(EvalError::Reference(_)) => Ok(None),
+            Ok(Value::String(text)) if text.is_empty() => Ok(None),
+            Ok(Value::String(text)) if text.len() <= MAX_KEY_BYTES => Ok(Some(text)),
+            Ok(Value::String(_)) => Err(format!("`dedupe`: `{source}` has more than {MAX_KEY_BYTES} bytes")),
+            Ok(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(value.to_string())),
+            Ok(value) => Err(format!("`dedupe`: `{source}` is {}, and a key is a text or a number", kind(&value))),
+            Err(error @ (EvalError::Type(_) | EvalError::Load(_))) => {
+                Err(cut(&format!("`dedupe`: {error}"), MAX_REASON_CHARS))
+            }
+        }
     }
 }
 

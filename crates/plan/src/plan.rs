@@ -661,8 +661,22 @@ pub enum TriggerOn {
     Webhook {
         id: String,
         secret: Option<String>,
+        /// An expression over what was sent that tells deliveries apart.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dedupe: Option<String>,
     },
     Event(String),
+}
+
+impl TriggerOn {
+    /// Whether others send what starts a run.
+    pub fn is_sent(&self) -> bool {
+        match self {
+            TriggerOn::Webhook { .. } | TriggerOn::Event(_) => true,
+            TriggerOn::Manual | TriggerOn::At(_) | TriggerOn::Cron(_) | TriggerOn::Every { .. } => false,
+            TriggerOn::Calendar(_) | TriggerOn::Continuous { .. } => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

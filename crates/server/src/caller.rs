@@ -111,12 +111,16 @@ pub async fn known(parts: &mut Parts, app: &App) -> Result<Access, Problem> {
 }
 
 async fn admit(token: &str, parts: &Parts, app: &App) -> Result<Access, Problem> {
-    let peer = peer(parts).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    let from = remote(peer, &parts.headers, &app.gate.trusted);
-    app.service.admit(token, from).await.map_err(|error| match error {
+    app.service.admit(token, from(parts, app)).await.map_err(|error| match error {
         Error::Unauthorized(_) => Problem::from(error).challenge("Bearer realm=\"relais\", error=\"invalid_token\""),
         other => other.into(),
     })
+}
+
+/// The address that a wrong try counts for.
+pub fn from(parts: &Parts, app: &App) -> IpAddr {
+    let peer = peer(parts).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    remote(peer, &parts.headers, &app.gate.trusted)
 }
 
 fn peer(parts: &Parts) -> Option<IpAddr> {

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::body::{Json, Path, read};
+use crate::caller;
 use crate::problem::{Problem, Problems};
 
 /// What is sent is kept with the run; files belong elsewhere.
@@ -53,12 +54,14 @@ async fn post(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<(StatusCode, Json<Taken>), Problem> {
-    let headers = request.headers().clone();
+    let (parts, body) = request.into_parts();
+    let from = caller::from(&parts, &app);
+    let headers = parts.headers.clone();
     if is_from_a_page(&headers) {
         let text = "webhooks are for services: what a page in a browser sends is refused";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
-    let bytes = read(request).await?;
+    let bytes = read(Request::from_parts(parts, body)).await?;
     if bytes.len() > MAX_HOOK_BYTES {
         let text = format!("a webhook takes at most {MAX_HOOK_BYTES} bytes");
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text));
@@ -68,6 +71,7 @@ async fn post(
         body: &bytes,
         signature: Given::from_headers(text),
         key: KEYS.iter().find_map(|name| text(name)).map(str::trim),
+        from,
     };
     let fate =
         app.service.fire_hook(&id, posted, || if is_form(&headers) { form(&bytes) } else { json(&bytes) }).await?;

@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use relais_runtime::settings::Settings;
+use toml::de::{DeTable, DeValue};
 
 use crate::Error;
+use crate::notify::{self, Mistake};
 
 /// The name of the configuration file, in the home folder and in projects.
 pub const FILE: &str = "relais.toml";
@@ -60,6 +62,32 @@ impl Config {
         let path = current.join(database_path(text)?);
         self.settings.database = Some(path.display().to_string());
         Ok(self)
+    }
+
+    /// What is wrong in what the files say and no reader of them can know, each with its place: who could never be told.
+    pub fn mistakes(&self) -> Vec<String> {
+        notify::mistakes(&self.settings).iter().map(|mistake| self.placed(mistake)).collect()
+    }
+
+    /// Refuses settings that cannot be used.
+    pub fn must_be_usable(&self) -> Result<(), Error> {
+        let mistakes = self.mistakes();
+        if mistakes.is_empty() { Ok(()) } else { Err(Error::Invalid(mistakes.join("\n"))) }
+    }
+
+    /// With the file that says it, the weightier one if both do, and the line.
+    fn placed(&self, mistake: &Mistake) -> String {
+        let found = self.read.iter().rev().filter_map(|file| {
+            let text = std::fs::read_to_string(file).ok()?;
+            let (depth, line) = place_of(&text, &mistake.at)?;
+            Some((depth, format!("{}, line {line}: {}", file.display(), mistake.message)))
+        });
+        // Of two that say as much of it, the first one found stands over the other.
+        let best = found.fold(None::<(usize, String)>, |best, next| match best {
+            Some(best) if best.0 >= next.0 => Some(best),
+            Some(_) | None => Some(next),
+        });
+        best.map_or_else(|| format!("{FILE}: {}", mistake.message), |(_, text)| text)
     }
 
     pub fn workspaces(&self) -> PathBuf {
@@ -117,6 +145,22 @@ fn parse(file: &Path) -> Result<toml::Table, Error> {
 fn settings(table: toml::Table, read: &[PathBuf]) -> Result<Settings, Error> {
     let names: Vec<String> = read.iter().map(|f| f.display().to_string()).collect();
     toml::Value::Table(table).try_into().map_err(|e| Error::Invalid(format!("{}: {e}", names.join(" and "))))
+}
+
+/// How many of these keys the text has, one within the other, and the line of the last of them.
+fn place_of(text: &str, keys: &[String]) -> Option<(usize, usize)> {
+    let root = DeTable::parse(text).ok()?;
+    let (mut table, mut found) = (root.get_ref(), None);
+    for (depth, wanted) in (1..).zip(keys) {
+        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == wanted) else { break };
+        let before = text.get(..key.span().start).unwrap_or_default();
+        found = Some((depth, before.matches('\n').count() + 1));
+        match value.get_ref() {
+            DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    found
 }
 
 /// Tables are merged key by key; anything else is replaced.
@@ -188,6 +232,34 @@ mod tests {
         assert_eq!((keep.unwrap().ms, failed.unwrap().ms), (30 * day_ms, 90 * day_ms));
         let error = load("[retention]\nkeep = \"soon\"\n", "").unwrap_err().to_string();
         assert!(error.contains("line 2") && error.contains("soon"), "{error}");
+    }
+
+    #[test]
+    fn who_could_never_be_told_is_shown_with_its_line() {
+        let check = |home: &str, project: &str, wanted: &[&str]| {
+            let config = load(home, project).unwrap();
+            let found = config.mistakes();
+            assert_eq!(found.len(), wanted.len(), "{found:#?}");
+            for (mistake, part) in found.iter().zip(wanted) {
+                assert!(mistake.contains(part), "{mistake} should say {part}");
+            }
+            assert_eq!(config.must_be_usable().is_ok(), wanted.is_empty());
+        };
+        check("[notify.ops]\nwebhook = \"https://example.org/x\"\n", "", &[]);
+        let places = "\n[notify.ops]\ndefault = true\nwebhook = \"ops.example.org\"\n";
+        check("", places, &["project/relais.toml, line 4: [notify.ops] `webhook`: relative URL without a base"]);
+        check(places, "[notify.ops]\ndefault = false\n", &["home/relais.toml, line 4: [notify.ops] `webhook`"]);
+        check("[notify.ops]\nwebhook = \"ftp://example.org\"\n", "", &["line 2: [notify.ops] `webhook`: it is called by"]);
+        check("[notify]\nops = { default = true }\n", "", &["line 2: [notify.ops] needs exactly one of"]);
+        check("[notify.ops]\nemail = [\"a@b.org\"]\n", "", &["line 2: [notify.ops] `email` needs a mail server"]);
+        check("[notify.ops]\nwebhook = \"${NOT_SET_ANYWHERE}\"\n", "", &["line 2: [notify.ops] `webhook`: `NOT_SET_ANY"]);
+        let unset = "[notify.ops]\nwebhook = \"https://x.org\"\nsecret = \"${NOT_SET_ANYWHERE}\"\n";
+        check(unset, "", &["line 3: [notify.ops] `secret`: `NOT_SET_ANYWHERE` is not defined; set the variable"]);
+        let command = "[notify.ops]\ncommand = [\"page\", \"${NOT_SET_ANYWHERE}\"]\n";
+        check(command, "", &["line 2: [notify.ops] `command`: `NOT_SET_ANYWHERE` is not defined"]);
+        check("[smtp]\nport = 25\n", "", &["line 1: [smtp] needs a `host`"]);
+        let smtp = "[smtp]\nhost = \"h\"\nfrom = \"a@b.org\"\nuser = \"u\"\npassword = \"${NOT_SET_ANYWHERE}\"\n";
+        check(smtp, "", &["line 5: [smtp] `password`: `NOT_SET_ANYWHERE` is not defined"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use relais_store::{Edit, Expect, Find};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kept::{self, Kept};
+use crate::kept::{self, At, Kept};
 use crate::{Error, Service};
 
 /// Decisions that are shown of one trigger; older ones go.
@@ -28,6 +28,44 @@ pub struct Decision {
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// How often it was decided so; what is refused again and again is counted, not listed.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub times: u64,
+}
+
+fn once() -> u64 {
+    1
+}
+
+fn is_once(times: &u64) -> bool {
+    *times == once()
+}
+
+/// What came to a trigger from somebody who did not show that they may send it. All of it is one record: whoever sends
+/// much can neither fill the list nor push anything out of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Refused {
+    trigger: Uuid,
+    /// The last time, and why then.
+    at: Millis,
+    reason: String,
+    times: u64,
+}
+
+impl Kept for Refused {
+    const KIND: &'static str = "refused";
+    const WORD: &'static str = "refusal";
+
+    fn id(&self) -> String {
+        self.trigger.to_string()
+    }
+}
+
+impl Refused {
+    fn shown(self) -> Decision {
+        let Refused { trigger, at, reason, times } = self;
+        Decision { id: trigger, trigger, at, tick: None, starts: false, reason, run: None, times }
+    }
 }
 
 impl Kept for Decision {
@@ -70,8 +108,31 @@ impl Service {
         Ok(found.into_iter().skip(KEPT).map(|old| Edit::Remove { key: old.key, expect: Expect::Any }).collect())
     }
 
-    /// What was decided about a trigger lately, the newest first.
+    /// Counts what was refused. Those who are refused at the same time may be counted as one.
+    pub(crate) async fn note_refused(&self, trigger: Uuid, reason: String) -> Result<(), Error> {
+        let before = self.find_kept::<Refused>(&trigger.to_string()).await?;
+        let (times, expect) = match before {
+            Some(At { it, revision }) => (it.times.saturating_add(1), Expect::Revision(revision)),
+            None => (1, Expect::Absent),
+        };
+        let refused = Refused { trigger, at: self.core.clock.now(), reason, times };
+        match self.change(vec![kept::put(self.user(), &refused, expect)?]).await {
+            Ok(_) | Err(Error::Stale(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was decided about a trigger lately, the newest first, and what was refused among it.
     pub async fn decisions(&self, trigger: Uuid) -> Result<Vec<Decision>, Error> {
+        let mut decisions = self.listed_decisions(trigger).await?;
+        if let Some(At { it: refused, .. }) = self.find_kept::<Refused>(&trigger.to_string()).await? {
+            let place = decisions.partition_point(|decision| decision.at > refused.at);
+            decisions.insert(place, refused.shown());
+        }
+        Ok(decisions)
+    }
+
+    async fn listed_decisions(&self, trigger: Uuid) -> Result<Vec<Decision>, Error> {
         let (owner, label) = (Some(self.user().to_owned()), Some(trigger.to_string()));
         let kind = Decision::KIND.to_owned();
         let find = Find { kind, owner, label, newest_first: true, limit: KEPT, ..Find::default() };

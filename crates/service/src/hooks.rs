@@ -1,20 +1,21 @@
 //! Addresses that others send data to, and the trigger behind each. One address belongs to one user.
 
+use std::net::IpAddr;
+
 use relais_plan::TriggerOn;
+use relais_plan::filter::{Dedupe, MAX_KEY_BYTES};
 use relais_runtime::mask::Secrets;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::kept::{self, Kept};
+use crate::kept::{self, At, Kept};
 use crate::sent::{Fate, Sent};
 use crate::signature::{self, Given};
 use crate::{Error, Service, TriggerRecord};
 
 /// Hooks are found before it is known whose they are, so no user owns the records.
 pub(crate) const NOBODY: &str = "";
-/// Longer keys of senders are none.
-const MAX_KEY_BYTES: usize = 255;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hook {
@@ -39,28 +40,47 @@ pub struct Posted<'a> {
     pub signature: Option<Given<'a>>,
     /// The sender's id of this delivery.
     pub key: Option<&'a str>,
+    /// The address that a wrong try counts for.
+    pub from: IpAddr,
 }
 
 impl Service {
     /// Starts a run of the trigger behind a webhook, if its filter lets it, whoever sends it. The body is read only
-    /// after its signature was found right.
+    /// after its signature was found right. Whoever knows neither an address nor a secret is soon not heard any more.
     pub async fn fire_hook(
         &self,
         id: &str,
         posted: Posted<'_>,
         read: impl FnOnce() -> Result<Value, Error>,
     ) -> Result<Fate, Error> {
+        let failures = &self.core.entrance.hook_failures;
+        failures.check(posted.from)?;
+        let (service, at) = match self.behind_hook(id, &posted).await {
+            Err(error @ (Error::NotFound(_) | Error::Unauthorized(_))) => {
+                failures.note(posted.from);
+                return Err(error);
+            }
+            other => other?,
+        };
+        let data = read()?;
+        match key_of(&at.it, posted.key, &data)? {
+            Ok(key) => service.fire_sent(at, &Sent { key, data }).await,
+            Err(reason) => service.declined(&at.it, reason).await,
+        }
+    }
+
+    /// The trigger behind an address and its user's service, if what was sent may be looked at.
+    async fn behind_hook(&self, id: &str, posted: &Posted<'_>) -> Result<(Service, At<TriggerRecord>), Error> {
         let unknown = || Error::NotFound(format!("there is no webhook {id}"));
         let found = self.core.store.get_record(kept::key::<Hook>(NOBODY, id)).await?;
         let hook = kept::read::<Hook>(found.ok_or_else(unknown)?)?.it;
         let service = self.as_user(&hook.owner);
         let at = service.find_kept::<TriggerRecord>(&hook.trigger.to_string()).await?.ok_or_else(unknown)?;
-        service.check_signature(&at.it, &posted)?;
-        if posted.key.is_some_and(|key| key.is_empty() || key.len() > MAX_KEY_BYTES) {
-            return Err(Error::Invalid(format!("the id of a delivery has 1 to {MAX_KEY_BYTES} bytes")));
+        if let Err(error) = service.check_signature(&at.it, posted) {
+            service.note_refused(at.it.uuid, error.to_string()).await?;
+            return Err(error);
         }
-        let sent = Sent { key: posted.key.map(str::to_owned), data: read()? };
-        service.fire_sent(at, &sent).await
+        Ok((service, at))
     }
 
     /// Where the trigger names a secret, only who knows it is heard.
@@ -74,4 +94,19 @@ impl Service {
         let now_s = self.core.clock.now().div_euclid(1_000);
         signature::verify(&secret, posted.body, given, now_s).map_err(Error::Unauthorized)
     }
+}
+
+/// What a delivery is known by: what the trigger says of its body, else the sender's id of it. The inner error is the
+/// reason for which it starts nothing.
+fn key_of(trigger: &TriggerRecord, given: Option<&str>, data: &Value) -> Result<Result<Option<String>, String>, Error> {
+    if let TriggerOn::Webhook { dedupe: Some(source), .. } = &trigger.on.on {
+        match Dedupe::parse(source).and_then(|dedupe| dedupe.key(data)) {
+            Ok(None) => {}
+            decided => return Ok(decided),
+        }
+    }
+    if given.is_some_and(|key| key.is_empty() || key.len() > MAX_KEY_BYTES) {
+        return Err(Error::Invalid(format!("the id of a delivery has 1 to {MAX_KEY_BYTES} bytes")));
+    }
+    Ok(Ok(given.map(str::to_owned)))
 }

@@ -17,6 +17,7 @@ use relais_runtime::clock::Clock;
 use relais_runtime::mask::{Mask, Secrets};
 use relais_runtime::settings::{NotifyChannel, Settings, Smtp};
 use relais_runtime::tools::web::Web;
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -99,6 +100,15 @@ pub struct Failed {
     pub again: bool,
 }
 
+/// What is wrong in the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The keys that lead to it.
+    pub at: Vec<String>,
+    /// A sentence that says what would be right.
+    pub message: String,
+}
+
 /// What sending needs.
 pub struct Senders {
     channels: BTreeMap<String, NotifyChannel>,
@@ -136,8 +146,7 @@ pub async fn send(channel: &Channel, message: &Message, senders: &Senders) -> Re
 impl Senders {
     /// Refuses settings that could never send.
     pub fn new(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Senders, Error> {
-        let of_channels = settings.notify.iter().flat_map(|(name, channel)| mistakes(name, channel, &settings.smtp));
-        let mistakes: Vec<String> = of_channels.chain(mail::mistakes(&settings.smtp)).collect();
+        let mistakes: Vec<String> = mistakes(settings).into_iter().map(|mistake| mistake.message).collect();
         if !mistakes.is_empty() {
             return Err(Error::Invalid(format!("relais.toml: {}", mistakes.join("; "))));
         }
@@ -233,25 +242,68 @@ fn channel(written: &NotifyChannel) -> Channel {
     }
 }
 
-fn mistakes(name: &str, channel: &NotifyChannel, smtp: &Smtp) -> Vec<String> {
-    let ways = [channel.webhook.is_some(), !channel.email.is_empty(), !channel.command.is_empty()];
-    let mut mistakes = Vec::new();
-    if ways.iter().filter(|given| **given).count() != 1 {
-        mistakes.push(format!("[notify.{name}] needs exactly one of `webhook`, `email` and `command`"));
-    }
-    match &channel.secret {
-        Some(_) if channel.webhook.is_none() => {
-            mistakes.push(format!("[notify.{name}] `secret` signs what is sent to a `webhook`, and there is none"));
+/// What in the settings could never send.
+pub fn mistakes(settings: &Settings) -> Vec<Mistake> {
+    let secrets = Secrets::new(&settings.secrets);
+    let of_channel = |(name, channel): (&String, &NotifyChannel)| Asking { name, secrets: &secrets }.all(channel, settings);
+    let mut mistakes: Vec<Mistake> = settings.notify.iter().flat_map(of_channel).collect();
+    mistakes.extend(mail::mistakes(&settings.smtp, &secrets));
+    mistakes
+}
+
+/// One channel that is looked at.
+struct Asking<'a> {
+    name: &'a str,
+    secrets: &'a Secrets,
+}
+
+impl Asking<'_> {
+    fn all(&self, channel: &NotifyChannel, settings: &Settings) -> Vec<Mistake> {
+        let ways = [channel.webhook.is_some(), !channel.email.is_empty(), !channel.command.is_empty()];
+        let mut mistakes = Vec::new();
+        if ways.iter().filter(|given| **given).count() != 1 {
+            mistakes.push(self.mistake("", "needs exactly one of `webhook`, `email` and `command`"));
         }
-        Some(secret) if !is_reference(secret) => mistakes.push(format!("[notify.{name}] {}", named_only("secret"))),
-        Some(_) | None => {}
+        mistakes.extend(channel.webhook.iter().filter_map(|url| self.of_address(url)));
+        mistakes.extend(channel.secret.iter().filter_map(|secret| self.of_secret(secret, channel)));
+        if !channel.email.is_empty() && settings.smtp.host.is_none() {
+            mistakes.push(self.mistake("email", "`email` needs a mail server: [smtp] host = \"mail.example.org\""));
+        }
+        let no_mailbox = channel.email.iter().filter_map(|to| mail::mailbox(to).err());
+        mistakes.extend(no_mailbox.map(|error| self.mistake("email", error)));
+        let undefined = channel.command.iter().skip(1).filter_map(|word| self.secrets.expand(word).err());
+        mistakes.extend(undefined.map(|error| self.mistake("command", format!("`command`: {error}"))));
+        mistakes
     }
-    if !channel.email.is_empty() && smtp.host.is_none() {
-        mistakes.push(format!("[notify.{name}] `email` needs a mail server: [smtp] host = \"mail.example.org\""));
+
+    fn mistake(&self, key: &str, what: impl std::fmt::Display) -> Mistake {
+        let path = ["notify", self.name, key].into_iter().filter(|part| !part.is_empty());
+        Mistake { at: path.map(str::to_owned).collect(), message: format!("[notify.{}] {what}", self.name) }
     }
-    mistakes
-        .extend(channel.email.iter().filter_map(|to| mail::mailbox(to).err()).map(|e| format!("[notify.{name}] {e}")));
-    mistakes
+
+    /// The address is not repeated: it may hold what is not everyone's.
+    fn of_address(&self, url: &str) -> Option<Mistake> {
+        let wrong = |why: String| Some(self.mistake("webhook", format!("`webhook`: {why}")));
+        let url = match self.secrets.expand(url) {
+            Ok(url) => url,
+            Err(error) => return wrong(error.to_string()),
+        };
+        match Url::parse(&url) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") => None,
+            Ok(url) => wrong(format!("it is called by http: or https:, not `{}:`", url.scheme())),
+            Err(error) => wrong(format!("{error}; give an address such as \"https://example.org/hook\"")),
+        }
+    }
+
+    fn of_secret(&self, secret: &str, channel: &NotifyChannel) -> Option<Mistake> {
+        if channel.webhook.is_none() {
+            return Some(self.mistake("secret", "`secret` signs what is sent to a `webhook`, and there is none"));
+        }
+        if !is_reference(secret) {
+            return Some(self.mistake("secret", named_only("secret")));
+        }
+        self.secrets.expand(secret).err().map(|error| self.mistake("secret", format!("`secret`: {error}")))
+    }
 }
 
 fn is_reference(text: &str) -> bool {

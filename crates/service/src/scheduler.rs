@@ -263,7 +263,7 @@ impl Moved {
     fn decide(&mut self, at: Millis, tick: Millis, reason: String, run: Option<RunId>) {
         let id = ordered_id(at, self.decisions.len());
         let (trigger, starts) = (self.at.it.uuid, run.is_some());
-        self.decisions.push(Decision { id, trigger, at, tick: Some(tick), starts, reason, run });
+        self.decisions.push(Decision { id, trigger, at, tick: Some(tick), starts, reason, run, times: 1 });
     }
 
     /// The trigger itself first.

@@ -184,7 +184,7 @@ impl Service {
         Ok((run, run == asked.run))
     }
 
-    async fn declined(&self, trigger: &TriggerRecord, reason: String) -> Result<Fate, Error> {
+    pub(crate) async fn declined(&self, trigger: &TriggerRecord, reason: String) -> Result<Fate, Error> {
         let decision = self.decided(trigger, reason.clone(), None);
         self.change(self.decision_edits(&decision).await?).await?;
         Ok(Fate { starts: false, ..fate(trigger, reason, None) })
@@ -192,7 +192,7 @@ impl Service {
 
     fn decided(&self, trigger: &TriggerRecord, reason: String, run: Option<RunId>) -> Decision {
         let (at, starts) = (self.core.clock.now(), run.is_some());
-        Decision { id: ordered_id(at, 0), trigger: trigger.uuid, at, tick: None, starts, reason, run }
+        Decision { id: ordered_id(at, 0), trigger: trigger.uuid, at, tick: None, starts, reason, run, times: 1 }
     }
 
     /// What became of the same key before. What was declined may be sent again.

@@ -63,7 +63,9 @@ pub const TRIGGER_TYPES: &[TriggerType] = &[
         initial_data_description: "The JSON that was sent to the webhook.",
         settings: &[
             ("webhook", "The end of its address, /hooks/ID; made when the trigger is set, and kept."),
-            ("overlap", "While a run goes on: `skip`, `queue`, `allow` or `cancel_running`."),
+            ("secret", "The name of a secret, `${NAME}`; only what is signed with it is taken."),
+            ("dedupe", "An expression over `event.data`: of two deliveries with the same value the second starts nothing."),
+            ("overlap", "While a run goes on: `allow` (each delivery starts one), `queue`, `skip` or `cancel_running`."),
         ],
     },
     TriggerType {
@@ -73,7 +75,7 @@ pub const TRIGGER_TYPES: &[TriggerType] = &[
         initial_data_description: "The data of the event.",
         settings: &[
             ("event", "The type of the event; the workflow's id if none is given."),
-            ("overlap", "While a run goes on: `skip`, `queue`, `allow` or `cancel_running`."),
+            ("overlap", "While a run goes on: `allow` (each event starts one), `queue`, `skip` or `cancel_running`."),
         ],
     },
 ];
@@ -323,13 +325,23 @@ impl TriggerRecord {
             TriggerOn::Event(event) => Some(("event", json!(event))),
         };
         let timezone = timezone.as_ref().map(|zone| ("timezone", json!(zone)));
-        let overlap = (*overlap != Overlap::default()).then(|| ("overlap", json!(overlap)));
+        let is_told = self.is_sent() || *overlap != Overlap::default();
+        let overlap = is_told.then(|| ("overlap", json!(overlap)));
         let catch_up = (*catch_up != CatchUp::default()).then(|| ("catch_up", json!(catch_up)));
         let input = (!input.is_null()).then(|| ("input", input.clone()));
-        let all = [on, timezone, overlap, catch_up, input].into_iter().flatten();
+        let (secret, dedupe) = self.told_of_hook();
+        let all = [on, secret, dedupe, timezone, overlap, catch_up, input].into_iter().flatten();
         all.map(|(key, value)| (key.to_owned(), value)).collect()
     }
+
+    /// The name of its secret, and what tells deliveries apart.
+    fn told_of_hook(&self) -> (Option<Setting>, Option<Setting>) {
+        let TriggerOn::Webhook { secret, dedupe, .. } = &self.on.on else { return (None, None) };
+        (secret.as_ref().map(|secret| ("secret", json!(secret))), dedupe.as_ref().map(|key| ("dedupe", json!(key))))
+    }
 }
+
+type Setting = (&'static str, Value);
 
 /// Settings as a trigger; none for a schedule that has no time yet. `name`: the event if the settings name none, or the
 /// end of the hook's address, which is not the client's to choose.
@@ -346,11 +358,26 @@ fn trigger_of(kind: &TriggerType, settings: &Map<String, Value>, name: &str) -> 
             let text = "the address of a webhook is made when its trigger is set, and stays";
             return Err(Error::Invalid(format!("{text}; leave `webhook` out")));
         }
-        "webhook" | "event" => drop(written.entry(kind.id).or_insert_with(|| json!(name))),
+        "webhook" => written = hook_settings(written, name),
+        "event" => drop(written.entry("event").or_insert_with(|| json!(name))),
         _ => {}
+    }
+    if matches!(kind.id, "webhook" | "event") {
+        // Who sets a trigger here is promised a run for each match of its filter.
+        written.entry("overlap").or_insert_with(|| json!(Overlap::Allow));
     }
     let source = Source { name: "settings".into(), text: Value::Object(written).to_string() };
     relais_dialects::read_trigger(&source).map(Some).map_err(|problems| wrong_settings(&problems))
+}
+
+/// What belongs to the address stands with it in a definition.
+fn hook_settings(mut settings: Map<String, Value>, name: &str) -> Map<String, Value> {
+    let mut hook = Map::from_iter([("id".to_owned(), json!(name))]);
+    for key in ["secret", "dedupe"] {
+        hook.extend(settings.remove_entry(key));
+    }
+    settings.insert("webhook".to_owned(), Value::Object(hook));
+    settings
 }
 
 fn wrong_settings(problems: &[Problem]) -> Error {

@@ -75,6 +75,9 @@ const NOBODY: &str = "";
 pub(crate) struct Entrance {
     jwks: Option<Jwks>,
     failures: Failures,
+    /// Of those who send to webhooks, apart from the others: one that sends with an old secret, from an address that many
+    /// share, must not keep people with tokens out.
+    pub hook_failures: Failures,
     remembered: Mutex<HashMap<String, Remembered>>,
 }
 
@@ -87,7 +90,8 @@ struct Remembered {
 impl Entrance {
     pub fn new(settings: &AuthSettings, clock: &Arc<dyn Clock>) -> Result<Entrance, Error> {
         let (jwks, failures) = (Jwks::new(settings, clock.clone())?, Failures::new(clock.clone()));
-        Ok(Entrance { jwks, failures, remembered: Mutex::default() })
+        let hook_failures = Failures::new(clock.clone());
+        Ok(Entrance { jwks, failures, hook_failures, remembered: Mutex::default() })
     }
 
     fn remembered(&self) -> MutexGuard<'_, HashMap<String, Remembered>> {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::decisions::Refused;
 use crate::events::Listener;
 use crate::hooks::{self, Hook};
 use crate::kept::{self, At, Kept};
@@ -132,11 +133,7 @@ impl TriggerRecord {
 
     /// Whether others send what starts it.
     pub(crate) fn is_sent(&self) -> bool {
-        match self.on.on {
-            TriggerOn::Webhook { .. } | TriggerOn::Event(_) => true,
-            TriggerOn::Manual | TriggerOn::At(_) | TriggerOn::Cron(_) | TriggerOn::Every { .. } => false,
-            TriggerOn::Calendar(_) | TriggerOn::Continuous { .. } => false,
-        }
+        self.on.on.is_sent()
     }
 
     fn hook(&self) -> Option<&str> {
@@ -258,7 +255,8 @@ impl Service {
         let hook = at.it.hook().map(|id| kept::remove::<Hook>(hooks::NOBODY, id, Expect::Any));
         let trigger = kept::remove::<TriggerRecord>(self.user(), &at.it.id(), Expect::Revision(at.revision));
         let listener = at.it.listener().map(|it| kept::remove::<Listener>(self.user(), &it.id(), Expect::Any));
-        [trigger].into_iter().chain(hook).chain(listener).collect()
+        let refused = at.it.hook().map(|_| kept::remove::<Refused>(self.user(), &at.it.id(), Expect::Any));
+        [trigger].into_iter().chain(hook).chain(refused).chain(listener).collect()
     }
 }
 

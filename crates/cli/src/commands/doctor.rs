@@ -30,6 +30,7 @@ pub fn run(_: Args, global: &Global) -> anyhow::Result<Exit> {
         Err(error) => return told(&[Fail(format!("configuration: {error:#}"))]),
     };
     let mut findings = vec![home(&config.home), configuration(&config)];
+    findings.extend(config.mistakes().into_iter().map(|mistake| Fail(format!("configuration: {mistake}"))));
     block_on(async {
         findings.push(database(config.clone()).await);
         match Definitions::new(config.clone()) {

@@ -56,7 +56,9 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     logs::start(args.log_format).map_err(anyhow::Error::msg)?;
-    global.serve_with(args.config(global.config()?)?, async |service: &Service| {
+    let config = args.config(global.config()?)?;
+    config.must_be_usable()?;
+    global.serve_with(config, async |service: &Service| {
         let mut interrupts = Interrupts::listen()?;
         let options = Options { listen: args.listen, require_token: args.require_token };
         let server = relais_server::listen(App::new(service.clone()), &options).await?;

@@ -105,7 +105,7 @@ pub(crate) const NOTIFY: &[&str] = &["on_complete", "on_failure", "to", "webhook
 pub(crate) const TRIGGER_KINDS: &[&str] =
     &["manual", "at", "cron", "every", "daily", "weekly", "schedule", "continuous", "webhook", "event"];
 pub(crate) const TRIGGER_OPTIONS: &[&str] = &["timezone", "overlap", "catch_up", "input", "filter"];
-pub(crate) const WEBHOOK: &[&str] = &["id", "secret"];
+pub(crate) const WEBHOOK: &[&str] = &["id", "secret", "dedupe"];
 pub(crate) const CONTINUOUS: &[&str] = &["delay"];
 
 /// Words that mean a secret. None of them is a key of the format, and in `env` and `headers` they may only refer to

@@ -2,14 +2,14 @@
 //!
 //! A trigger is a map with exactly one of `manual: true`, `at` (RFC 3339 or words such as "tomorrow 9am"), `cron` (5 or
 //! 6 fields, names, `@daily`, or words such as "every weekday at 8:30"), `every` (a duration, or `daily@HH:mm` and `weekly@1,3@HH:mm`), `daily` (`HH:mm`), `weekly` (`1,3@HH:mm`),
-//! `schedule` (any of the text forms), `continuous` (true or a delay), `webhook` (an id, or `{ id, secret }`) and
+//! `schedule` (any of the text forms), `continuous` (true or a delay), `webhook` (an id, or `{ id, secret, dedupe }`) and
 //! `event` (a type). Beside it: `timezone` (clock times), `overlap`, `catch_up` (times), `input`, `filter` (webhook
 //! and event; rules or an expression).
 //!
 //! `notify` names channels of the configuration, a public `webhook` and `email` addresses. What runs a command or holds
 //! a secret is in the configuration alone, for a file may come from anywhere.
 
-use relais_plan::filter::{Filter, Mistake};
+use relais_plan::filter::{Dedupe, Filter, Mistake};
 use relais_plan::problem::has_errors;
 use relais_plan::schedule::is_calendar;
 use relais_plan::{CatchUp, Notify, Overlap, Problem, Problems, Source, Span, Trigger, TriggerOn, time, words};
@@ -157,13 +157,14 @@ impl Reader<'_> {
 
     fn webhook(&mut self, field: Field<'_>) -> Option<TriggerOn> {
         if let Data::Scalar(_) = &field.node.data {
-            return self.name(field).map(|id| TriggerOn::Webhook { id, secret: None });
+            return self.name(field).map(|id| TriggerOn::Webhook { id, secret: None, dedupe: None });
         }
         let example = "`webhook: { id: new-order, secret: \"${ORDER_SECRET}\" }`";
         let fields = self.map(field.node, "`webhook`", keys::WEBHOOK, example)?;
         let secret = fields.get("secret").and_then(|field| self.secret_name(field));
+        let dedupe = fields.get("dedupe").and_then(|field| self.dedupe(field));
         match fields.get("id") {
-            Some(id) => self.name(id).map(|id| TriggerOn::Webhook { id, secret }),
+            Some(id) => self.name(id).map(|id| TriggerOn::Webhook { id, secret, dedupe }),
             None => {
                 self.problems.push(
                     Problem::error(field.node.span, "a webhook needs an `id`").help(format!("for example {example}")),
@@ -171,6 +172,21 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    /// An expression over `event.data`, what was sent.
+    fn dedupe(&mut self, field: Field<'_>) -> Option<String> {
+        let before = self.problems.len();
+        let source = self.expression(field).source().to_owned();
+        if self.problems.len() > before {
+            return None;
+        }
+        if let Err(message) = Dedupe::parse(&source) {
+            let problem = Problem::error(field.node.span, format!("`dedupe`: {message}"));
+            self.problems.push(problem.help("for example `dedupe: event.data.order.id`"));
+            return None;
+        }
+        Some(source)
     }
 
     /// `${NAME}`: where the secret is found, never the secret.
@@ -207,7 +223,12 @@ impl Reader<'_> {
         let in_words = matches!(on, TriggerOn::At(text) if time::parse_instant(text).is_none());
         let is_clock = in_words || matches!(on, TriggerOn::Cron(_) | TriggerOn::Calendar(_));
         let is_timed = is_clock || matches!(on, TriggerOn::At(_) | TriggerOn::Every { .. });
-        let is_sent = matches!(on, TriggerOn::Webhook { .. } | TriggerOn::Event(_));
+        let is_sent = on.is_sent();
+        if is_sent && fields.get("overlap").is_none() {
+            let message = "what is sent while a run of this trigger is going starts nothing: `overlap` is `skip`";
+            let help = "say `overlap: queue` or `overlap: allow` if each delivery counts, `overlap: skip` if not";
+            self.problems.push(Problem::warning(fields.span, message).help(help));
+        }
         let is_automatic = is_timed || is_sent;
         let options = [
             ("timezone", is_clock, "it belongs to `cron`, `daily`, `weekly`, and `at` in words"),

@@ -6,7 +6,7 @@
 
 use relais_plan::path::Segment;
 use relais_plan::step::Workflow;
-use relais_plan::{Problem, Trigger, TriggerOn, filter};
+use relais_plan::{Overlap, Problem, Trigger, TriggerOn, filter};
 use serde_json::{Map, Value, json};
 
 use super::given;
@@ -46,7 +46,9 @@ impl Reader<'_> {
         let rules = given(&fields, "filter_rules");
         let filter = rules.map(|field| self.filter_rules(field)).unwrap_or_default();
         if is_active {
-            workflow.triggers.push(Trigger { filter, ..Trigger::new(TriggerOn::Event(event)) });
+            // Each event that passes starts an instance, whatever others are doing.
+            let overlap = Overlap::Allow;
+            workflow.triggers.push(Trigger { filter, overlap, ..Trigger::new(TriggerOn::Event(event)) });
         }
     }
 

@@ -374,8 +374,9 @@ fn trigger() -> BoxedStrategy<Trigger> {
         TriggerOn::Calendar("weekly@1,3@18:30".into()),
         TriggerOn::Continuous { delay_ms: 1_000 },
         TriggerOn::Continuous { delay_ms: 1_500 },
-        TriggerOn::Webhook { id: "a: b".into(), secret: None },
-        TriggerOn::Webhook { id: "a".into(), secret: Some("${KEY}".into()) },
+        TriggerOn::Webhook { id: "a: b".into(), secret: None, dedupe: None },
+        TriggerOn::Webhook { id: "a".into(), secret: Some("${KEY}".into()), dedupe: None },
+        TriggerOn::Webhook { id: "b".into(), secret: None, dedupe: Some("event.data.order.id".into()) },
         TriggerOn::Event("order.paid".into()),
     ];
     (proptest::sample::select(ons.to_vec()), value(), any::<bool>())

@@ -5,7 +5,7 @@ use std::fmt;
 use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
-use super::{ALLOW, DENY, Filter, Form, Rule, Rules, Test};
+use super::{ALLOW, DENY, Dedupe, Filter, Form, Rule, Rules, Test};
 use crate::expr::Root;
 use crate::path::{self, Segment};
 use crate::problem::nearest;
@@ -57,10 +57,10 @@ impl fmt::Display for Mistake {
 impl Filter {
     /// As [`Filter::parse`], with places that a reader can find in its file.
     pub fn read(value: &Value) -> Result<Filter, Vec<Mistake>> {
-        let mut reading = Reading::default();
+        let mut reading = Reading::of("a filter");
         let form = match value {
             Value::Null => Form::Open,
-            Value::String(source) => reading.expression(source),
+            Value::String(source) => reading.expression(source).map_or(Form::Open, Form::Expression),
             Value::Object(map) if map.is_empty() => Form::Open,
             Value::Object(map) => Form::Rules(reading.filter(map)),
             Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
@@ -73,14 +73,29 @@ impl Filter {
     }
 }
 
-#[derive(Default)]
+impl Dedupe {
+    /// Why it cannot be used, if it cannot.
+    pub fn parse(source: &str) -> Result<Dedupe, String> {
+        let mut reading = Reading::of("`dedupe`");
+        let expression = reading.expression(source);
+        let told: Vec<String> = reading.mistakes.into_iter().map(|mistake| mistake.message).collect();
+        expression.filter(|_| told.is_empty()).map(Dedupe).ok_or_else(|| told.join("; "))
+    }
+}
+
 struct Reading {
+    /// What is read, for messages.
+    what: &'static str,
     at: Vec<Segment>,
     rules: usize,
     mistakes: Vec<Mistake>,
 }
 
 impl Reading {
+    fn of(what: &'static str) -> Reading {
+        Reading { what, at: Vec::new(), rules: 0, mistakes: Vec::new() }
+    }
+
     fn mistake(&mut self, message: impl Into<String>) {
         if self.mistakes.len() < MAX_MISTAKES {
             self.mistakes.push(Mistake { at: self.at.clone(), message: message.into() });
@@ -94,17 +109,17 @@ impl Reading {
         made
     }
 
-    fn expression(&mut self, source: &str) -> Form {
+    fn expression(&mut self, source: &str) -> Option<Expr> {
         if source.len() > MAX_EXPRESSION_CHARS {
             self.mistake(format!("the expression has more than {MAX_EXPRESSION_CHARS} characters"));
-            return Form::Open;
+            return None;
         }
         let expression = match Expr::parse(source, Span::default()) {
             Ok(expression) => expression,
             Err(problem) => {
                 let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
                 self.mistake(format!("{}{help}", problem.message));
-                return Form::Open;
+                return None;
             }
         };
         for (root, below) in expression.refs() {
@@ -112,10 +127,11 @@ impl Reading {
             if *root != Root::Event || !is_data {
                 let rest = below.first().map(|segment| path::show(&[Segment::Key(String::new()), segment.clone()]));
                 let rest = rest.unwrap_or_default().replacen("['']", "", 1);
-                self.mistake(format!("a filter reads `event.data`, what was sent; it does not know `{root}{rest}`"));
+                let what = self.what;
+                self.mistake(format!("{what} reads `event.data`, what was sent; it does not know `{root}{rest}`"));
             }
         }
-        Form::Expression(expression)
+        Some(expression)
     }
 
     fn filter(&mut self, map: &Map<String, Value>) -> Rules {

@@ -29,6 +29,28 @@ fn order() -> Value {
 }
 
 #[test]
+fn what_was_sent_has_a_key_or_none() {
+    let check = |source: &str, wanted: Result<Option<&str>, &str>| {
+        let found = Dedupe::parse(source).and_then(|dedupe| dedupe.key(&order()));
+        match wanted {
+            Ok(key) => assert_eq!(found, Ok(key.map(str::to_owned)), "{source}"),
+            Err(part) => assert!(found.clone().is_err_and(|error| error.contains(part)), "{source}: {found:?}"),
+        }
+    };
+    check("event.data.status", Ok(Some("paid")));
+    check("event.data.order.total", Ok(Some("12")));
+    check("event.data.status ~ '-' ~ event.data.order.total", Ok(Some("paid-12")));
+    check("event.data.order.note", Ok(None));
+    check("event.data.order.id", Ok(None));
+    check("event.data.order", Err("a key is a text or a number"));
+    check("'x' * 3", Err("`dedupe`"));
+    check("input.order", Err("`dedupe` reads `event.data`, what was sent; it does not know `input.order`"));
+    check("event.data.", Err(""));
+    let long = Dedupe::parse("event.data").unwrap().key(&json!("x".repeat(MAX_KEY_BYTES + 1)));
+    assert!(long.is_err_and(|error| error.contains("more than 255 bytes")));
+}
+
+#[test]
 fn each_operator_says_what_it_found() {
     for (rule, starts, reason) in [
         (json!({"status": "paid"}), true, r#"`status` is "paid", which equals "paid""#),

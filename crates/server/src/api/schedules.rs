@@ -252,12 +252,14 @@ struct DecisionView {
     starts: bool,
     reason: String,
     run: Option<Uuid>,
+    /// How often: what is wrongly signed is counted, with the last time and reason.
+    times: u64,
 }
 
 impl From<Decision> for DecisionView {
     fn from(decision: Decision) -> DecisionView {
-        let Decision { id, at, tick, starts, reason, run, .. } = decision;
-        DecisionView { id, at: instant(at), time: tick.map(instant), starts, reason, run }
+        let Decision { id, at, tick, starts, reason, run, times, trigger: _ } = decision;
+        DecisionView { id, at: instant(at), time: tick.map(instant), starts, reason, run, times }
     }
 }
 

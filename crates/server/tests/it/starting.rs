@@ -166,6 +166,77 @@ async fn a_webhook_with_a_secret_hears_only_who_signs() {
     assert_eq!(answered(hook(&setup, "signed", None).body(body), None).await.0, 401);
 }
 
+/// What a stranger sends is counted: it neither fills the list of decisions nor pushes anything out of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrongly_signed_is_counted_and_soon_not_heard() {
+    let mut settings = Settings::default();
+    settings.secrets.insert("ORDER_SECRET".into(), "a long secret".into());
+    let setup = Setup::with(settings).await;
+    let trigger = "{ webhook: { id: signed, secret: \"${ORDER_SECRET}\" }, overlap: allow }";
+    setup.keep(&format!("{PAID}triggers: [{trigger}]\n")).await;
+    let body = r#"{"order": 1}"#;
+    assert_eq!(answered(signed(&setup, body, "a long secret"), None).await.0, 202);
+    for _ in 0..6 {
+        assert_eq!(answered(signed(&setup, body, "another"), None).await.0, 401);
+    }
+    let (_, triggers) = setup.get("/api/v1/triggers").await;
+    let path = format!("/api/v1/triggers/{}/decisions", triggers["items"][0]["uuid"].as_str().unwrap());
+    let (_, decided) = setup.get(&path).await;
+    let items = decided["items"].as_array().unwrap();
+    let told: Vec<_> = items.iter().map(|item| (item["starts"].clone(), item["times"].clone())).collect();
+    assert_eq!(told, [(json!(false), json!(6)), (json!(true), json!(1))], "{decided}");
+    assert!(items[0]["reason"].as_str().unwrap().contains("the signature does not match the body"), "{decided}");
+
+    // Addresses that nobody has count as well; then even a right signature has to wait.
+    for number in 0..4 {
+        assert_eq!(answered(hook(&setup, &format!("guess-{number}"), None), Some(json!({}))).await.0, 404);
+    }
+    let (status, problem) = answered(signed(&setup, body, "a long secret"), None).await;
+    assert_eq!((status.as_u16(), &problem["kind"]), (429, &json!("too_many")), "{problem}");
+    // Whoever has a token is let in all the same.
+    let token = setup.token("somebody", "read").await;
+    assert_eq!(setup.ask_as(&token, Method::GET, &path, None).await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_with_the_same_key_in_their_body_are_one() {
+    let setup = Setup::new().await;
+    for overlap in ["allow", "queue"] {
+        let hooked = format!("webhook: {{ id: {overlap}, dedupe: event.data.order }}, overlap: {overlap}");
+        setup.keep(&format!("{}triggers: [{{ {hooked} }}]\n", PAID.replace("paid", overlap))).await;
+        let sent = async |body: Value, key: Option<&str>| answered(hook(&setup, overlap, key), Some(body)).await;
+        let (status, first) = sent(json!({ "order": 7, "total": 1 }), Some("d1")).await;
+        assert_eq!(status, 202, "{first}");
+        setup.outcome(&first["run"]).await;
+        setup.service.feed_once().await.unwrap();
+        // Another delivery of the same order, changed on the way.
+        let (status, again) = sent(json!({ "order": 7, "total": 2 }), Some("d2")).await;
+        assert_eq!((status.as_u16(), &again["run"]), (202, &first["run"]), "{again}");
+        assert_eq!(again["reason"], "it was sent before");
+        let (_, other) = sent(json!({ "order": 8 }), Some("d1")).await;
+        assert_ne!(other["run"], first["run"], "{other}");
+        // Without an order the sender's own id tells them apart.
+        for (key, is_known) in [("d3", false), ("d3", true), ("d4", false)] {
+            let (_, taken) = sent(json!({ "total": 3 }), Some(key)).await;
+            assert_eq!(taken["reason"] == "it was sent before", is_known, "{key}: {taken}");
+        }
+        let (status, odd) = sent(json!({ "order": [7] }), None).await;
+        assert!(status == 200 && odd["reason"].as_str().unwrap().contains("a key is a text or a number"), "{odd}");
+    }
+}
+
+/// What is skipped is lost: whoever writes a definition is told so, and whoever reads a trigger sees it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_becomes_of_deliveries_while_a_run_goes_is_told() {
+    let setup = Setup::new().await;
+    let text = format!("{PAID}triggers: [{{ webhook: silent }}]\n");
+    let told = setup.told("/api/v1/definitions/check", json!({ "definition": text }), 200).await;
+    assert!(told["ok"] == true && told.to_string().contains("starts nothing: `overlap` is `skip`"), "{told}");
+    setup.keep(&text).await;
+    let (_, triggers) = setup.get("/api/v1/triggers").await;
+    assert_eq!(triggers["items"][0]["settings"]["overlap"], "skip", "{triggers}");
+}
+
 // keeps B-09
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_starts_what_waits_for_its_type_and_wakes_runs_once() {

@@ -43,7 +43,7 @@ async fn versions_stay_and_can_be_gone_back_to() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_goes_with_all_that_belongs_to_it() {
     let setup = Setup::new().await;
-    let text = "triggers: [{ webhook: { id: door } }]\nsteps: [{ id: wait, wait: 1h }]";
+    let text = "triggers: [{ webhook: { id: door }, overlap: allow }]\nsteps: [{ id: wait, wait: 1h }]";
     let made = create(&setup, json!({ "name": "waits", "alias": "w", "definition": text })).await;
     let (_, run) = setup.post("/api/v1/workflows/waits/run", json!({})).await;
     refused(&setup, Method::DELETE, "/api/v1/workflows/waits", json!({}), 409, "are active").await;

@@ -7,10 +7,11 @@ use lettre::message::{Mailbox, Message as Mail};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
+use relais_runtime::mask::Secrets;
 use relais_runtime::settings::{Smtp, SmtpTls};
 use serde_json::Value;
 
-use super::{Failed, Message, Senders, TEXT_CHARS_MAX, cut, is_reference, named_only};
+use super::{Failed, Message, Mistake, Senders, TEXT_CHARS_MAX, cut, is_reference, named_only};
 
 /// `data` below the text; people do not read more of it.
 const DATA_CHARS_MAX: usize = 5_000;
@@ -33,30 +34,36 @@ pub async fn send(to: &[String], message: &Message, senders: &Senders) -> Result
 }
 
 /// What could never send, if there is a mail server at all.
-pub fn mistakes(smtp: &Smtp) -> Vec<String> {
+pub fn mistakes(smtp: &Smtp, secrets: &Secrets) -> Vec<Mistake> {
     let Some(host) = &smtp.host else {
         let is_begun = smtp.user.is_some() || smtp.password.is_some() || smtp.from.is_some() || smtp.port.is_some();
-        return is_begun
-            .then(|| "[smtp] needs a `host`, such as \"mail.example.org\"".to_owned())
-            .into_iter()
-            .collect();
+        return Vec::from_iter(is_begun.then(|| mistake("", "needs a `host`, such as \"mail.example.org\"")));
     };
     let mut mistakes = Vec::new();
     match &smtp.from {
-        Some(from) => mistakes.extend(mailbox(from).err().map(|error| format!("[smtp] `from`: {error}"))),
-        None => mistakes.push("[smtp] needs `from`, such as \"relais@example.org\"".to_owned()),
+        Some(from) => mistakes.extend(mailbox(from).err().map(|error| mistake("from", format!("`from`: {error}")))),
+        None => mistakes.push(mistake("", "needs `from`, such as \"relais@example.org\"")),
     }
     if smtp.user.is_some() != smtp.password.is_some() {
-        mistakes.push("[smtp] needs both `user` and `password`, or neither".to_owned());
+        mistakes.push(mistake("", "needs both `user` and `password`, or neither"));
     }
     if smtp.password.as_ref().is_some_and(|password| !is_reference(password)) {
-        mistakes.push(format!("[smtp] {}", named_only("password")));
+        mistakes.push(mistake("password", named_only("password")));
     }
     if smtp.password.is_some() && smtp.tls == SmtpTls::None && !is_this_machine(host) {
-        mistakes
-            .push("[smtp] `tls = \"none\"` would send the password for all to read; use starttls or tls".to_owned());
+        let text = "`tls = \"none\"` would send the password for all to read; use starttls or tls";
+        mistakes.push(mistake("tls", text));
+    }
+    for (key, text) in [("user", &smtp.user), ("password", &smtp.password)] {
+        let undefined = text.as_ref().and_then(|text| secrets.expand(text).err());
+        mistakes.extend(undefined.map(|error| mistake(key, format!("`{key}`: {error}"))));
     }
     mistakes
+}
+
+fn mistake(key: &str, what: impl std::fmt::Display) -> Mistake {
+    let path = ["smtp", key].into_iter().filter(|part| !part.is_empty());
+    Mistake { at: path.map(str::to_owned).collect(), message: format!("[smtp] {what}") }
 }
 
 pub fn mailbox(text: &str) -> Result<Mailbox, String> {

@@ -267,7 +267,7 @@ async fn a_mail_server_that_hangs_or_offers_no_encryption_gets_nothing() {
 fn a_file_names_who_is_told_or_the_defaults_are() {
     let settings = settings(
         "[notify.ops]\nwebhook = \"https://x\"\ndefault = true\n[notify.pager]\ncommand = [\"page\"]\n\
-         [notify.all]\nwebhook = \"http://10.0.0.1/\"\nsecret = \"${S}\"\ndefault = true\n",
+         [notify.all]\nwebhook = \"http://10.0.0.1/\"\nsecret = \"${S}\"\ndefault = true\n[secrets]\nS = \"x\"\n",
     );
     let channel = |name: &str| Recipient::Channel(name.to_owned());
     let check = |notify: Notify, wanted: &[Recipient]| assert_eq!(recipients(&notify, &settings), wanted);

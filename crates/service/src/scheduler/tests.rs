@@ -532,7 +532,9 @@ async fn a_thousand_that_are_due_at_once_are_started_at_once() {
 async fn unchanged_triggers_keep_their_state() {
     let world = World::new().await;
     let service = &world.service;
-    let hook = |secret: Option<&str>| TriggerOn::Webhook { id: "orders".into(), secret: secret.map(str::to_owned) };
+    let hook = |secret: Option<&str>| {
+        TriggerOn::Webhook { id: "orders".into(), secret: secret.map(str::to_owned), dedupe: None }
+    };
     let named = |on: Vec<(Option<&str>, TriggerOn)>| -> Vec<(Option<String>, Trigger)> {
         on.into_iter().map(|(branch, on)| (branch.map(str::to_owned), Trigger::new(on))).collect()
     };
@@ -545,7 +547,7 @@ async fn unchanged_triggers_keep_their_state() {
         // A secret is changed: the same trigger.
         (named(vec![(None, every.clone()), (Some("side"), every.clone()), (None, hook(Some("s")))]), 1),
         // The hook moves to the branch, and the branch's own trigger goes.
-        (named(vec![(None, every), (Some("side"), hook(Some("s")))]), 5),
+        (named(vec![(None, every), (Some("side"), hook(Some("s")))]), 6),
     ] {
         let present = service.list_kept::<TriggerRecord>(Some(&world.workflow.id.to_string())).await.unwrap();
         let found = service.trigger_edits(&world.workflow, &named, &present).unwrap();
