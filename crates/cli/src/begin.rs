@@ -123,7 +123,7 @@ impl Begin {
             model: self.model,
             workspace: workspace.map(|folder| folder.display().to_string()),
         };
-        Ok(Start { input: Value::Object(input), mode, thread: self.thread, key: self.key, trigger: None })
+        Ok(Start { input: Value::Object(input), mode, thread: self.thread, key: self.key, ..Start::default() })
     }
 }
 

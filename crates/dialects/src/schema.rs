@@ -484,7 +484,9 @@ fn trigger_key(key: &str) -> Value {
 fn webhook() -> Value {
     let mut webhook = object("A webhook.", keys::WEBHOOK, |key| match key {
         "id" => name("The last part of its address."),
-        "dedupe" => text("An expression over `event.data`: of two deliveries with the same value the second starts nothing."),
+        "dedupe" => {
+            text("An expression over `event.data`: of two deliveries with the same value the second starts nothing.")
+        }
         _ => {
             json!({ "description": "Name of the secret that signs requests.", "type": "string", "pattern": "^\\$\\{.+\\}$" })
         }

@@ -145,6 +145,9 @@ pub struct Target {
     /// The id of the trigger that fired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
+    /// The trace that whoever started it is in, as a W3C `traceparent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 impl Target {

@@ -305,8 +305,11 @@ mod tests {
 
     #[test]
     fn some_triggers_have_no_times() {
-        for on in [TriggerOn::Manual, TriggerOn::Event("x".into()), TriggerOn::Webhook { id: "x".into(), secret: None, dedupe: None }]
-        {
+        for on in [
+            TriggerOn::Manual,
+            TriggerOn::Event("x".into()),
+            TriggerOn::Webhook { id: "x".into(), secret: None, dedupe: None },
+        ] {
             assert!(parsed(on, None).unwrap().is_none());
         }
     }

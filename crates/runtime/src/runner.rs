@@ -386,7 +386,8 @@ impl Runner {
             return None;
         }
         let now = awaited_events(run);
-        let is_known = self.awaited.as_ref().is_some_and(|known| known.iter().map(String::as_str).eq(now.iter().copied()));
+        let is_known =
+            self.awaited.as_ref().is_some_and(|known| known.iter().map(String::as_str).eq(now.iter().copied()));
         (!is_known).then(|| now.into_iter().map(str::to_owned).collect())
     }
 
@@ -519,7 +520,8 @@ impl Runner {
         run.begin(at, None);
         self.standing.seq.store(run.seq, Ordering::Release);
         let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
-        let batch = Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new(), awaited: None };
+        let batch =
+            Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new(), awaited: None };
         match self.patiently(|store| store.append(batch.clone())).await {
             Ok(()) => Ok(true),
             Err(Error::Conflict { .. }) => {

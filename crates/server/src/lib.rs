@@ -18,6 +18,7 @@ mod problem;
 mod revisions;
 mod telemetry;
 mod times;
+mod traced;
 
 pub use api::{document, router};
 pub use listen::{Error, Listening, Options, listen};

@@ -40,6 +40,8 @@ pub struct Telemetry {
 /// What spans are made of.
 struct Ended {
     root: RunId,
+    /// The trace that the root was started in.
+    traceparent: Option<String>,
     from: Millis,
     reported: u64,
     program: Arc<Program>,
@@ -77,6 +79,7 @@ impl Observer for Telemetry {
     fn ended(&self, end: &End) {
         let ended = Ended {
             root: end.root.summary.run,
+            traceparent: end.root.summary.target.traceparent.clone(),
             from: end.bill.from,
             reported: end.row.reported,
             program: end.program.clone(),

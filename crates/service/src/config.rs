@@ -249,10 +249,18 @@ mod tests {
         let places = "\n[notify.ops]\ndefault = true\nwebhook = \"ops.example.org\"\n";
         check("", places, &["project/relais.toml, line 4: [notify.ops] `webhook`: relative URL without a base"]);
         check(places, "[notify.ops]\ndefault = false\n", &["home/relais.toml, line 4: [notify.ops] `webhook`"]);
-        check("[notify.ops]\nwebhook = \"ftp://example.org\"\n", "", &["line 2: [notify.ops] `webhook`: it is called by"]);
+        check(
+            "[notify.ops]\nwebhook = \"ftp://example.org\"\n",
+            "",
+            &["line 2: [notify.ops] `webhook`: it is called by"],
+        );
         check("[notify]\nops = { default = true }\n", "", &["line 2: [notify.ops] needs exactly one of"]);
         check("[notify.ops]\nemail = [\"a@b.org\"]\n", "", &["line 2: [notify.ops] `email` needs a mail server"]);
-        check("[notify.ops]\nwebhook = \"${NOT_SET_ANYWHERE}\"\n", "", &["line 2: [notify.ops] `webhook`: `NOT_SET_ANY"]);
+        check(
+            "[notify.ops]\nwebhook = \"${NOT_SET_ANYWHERE}\"\n",
+            "",
+            &["line 2: [notify.ops] `webhook`: `NOT_SET_ANY"],
+        );
         let unset = "[notify.ops]\nwebhook = \"https://x.org\"\nsecret = \"${NOT_SET_ANYWHERE}\"\n";
         check(unset, "", &["line 3: [notify.ops] `secret`: `NOT_SET_ANYWHERE` is not defined; set the variable"]);
         let command = "[notify.ops]\ncommand = [\"page\", \"${NOT_SET_ANYWHERE}\"]\n";

@@ -245,7 +245,8 @@ fn channel(written: &NotifyChannel) -> Channel {
 /// What in the settings could never send.
 pub fn mistakes(settings: &Settings) -> Vec<Mistake> {
     let secrets = Secrets::new(&settings.secrets);
-    let of_channel = |(name, channel): (&String, &NotifyChannel)| Asking { name, secrets: &secrets }.all(channel, settings);
+    let of_channel =
+        |(name, channel): (&String, &NotifyChannel)| Asking { name, secrets: &secrets }.all(channel, settings);
     let mut mistakes: Vec<Mistake> = settings.notify.iter().flat_map(of_channel).collect();
     mistakes.extend(mail::mistakes(&settings.smtp, &secrets));
     mistakes

@@ -24,6 +24,8 @@ pub struct Start {
     pub key: Option<String>,
     /// What started it; none means a person.
     pub trigger: Option<Fired>,
+    /// The trace that it belongs to, as a W3C `traceparent`.
+    pub traceparent: Option<String>,
 }
 
 /// A trigger that fired.
@@ -117,7 +119,7 @@ impl Service {
             budget: plan.limits.budget,
             mode: start.mode,
             manifest: checked.manifest.clone(),
-            target: Target { trigger, ..checked.target.clone() },
+            target: Target { trigger, traceparent: start.traceparent, ..checked.target.clone() },
         };
         let asked = opened.clone();
         let run = match self.core.hands_off {
@@ -357,6 +359,7 @@ impl Service {
         let mut opened = state.opened.clone();
         opened.run = uuid::Uuid::now_v7();
         opened.parent = None;
+        opened.target.traceparent = None;
         opened.mode.model = fork.model.or(opened.mode.model);
         if let Some(changes) = fork.input {
             opened.input = self.changed_input(&state, changes).await?;

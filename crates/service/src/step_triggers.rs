@@ -64,8 +64,14 @@ pub const TRIGGER_TYPES: &[TriggerType] = &[
         settings: &[
             ("webhook", "The end of its address, /hooks/ID; made when the trigger is set, and kept."),
             ("secret", "The name of a secret, `${NAME}`; only what is signed with it is taken."),
-            ("dedupe", "An expression over `event.data`: of two deliveries with the same value the second starts nothing."),
-            ("overlap", "While a run goes on: `allow` (each delivery starts one), `queue`, `skip` or `cancel_running`."),
+            (
+                "dedupe",
+                "An expression over `event.data`: of two deliveries with the same value the second starts nothing.",
+            ),
+            (
+                "overlap",
+                "While a run goes on: `allow` (each delivery starts one), `queue`, `skip` or `cancel_running`.",
+            ),
         ],
     },
     TriggerType {

@@ -266,7 +266,7 @@ impl Service {
             workflow: workflow.id.to_string(),
             version: u32::try_from(number).unwrap_or(u32::MAX),
             branch: branch.map(str::to_owned),
-            trigger: None,
+            ..Target::default()
         };
         Ok(Checked {
             plan: plan.clone(),

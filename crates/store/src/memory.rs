@@ -10,8 +10,8 @@ mod records;
 
 use crate::page;
 use crate::{
-    Awaited, Batch, Change, Claim, Document, DocumentKey, Edit, Error, Filter, Find, NewRun, Owner, Page, Prune, Pruned, Record,
-    RecordKey, Reply, Row, Store, Which,
+    Awaited, Batch, Change, Claim, Document, DocumentKey, Edit, Error, Filter, Find, NewRun, Owner, Page, Prune,
+    Pruned, Record, RecordKey, Reply, Row, Store, Which,
 };
 
 /// Changes kept for a slow receiver before it loses the oldest.

@@ -22,8 +22,8 @@ mod writer;
 use crate::Error;
 use crate::page;
 use crate::store::{
-    Awaited, Batch, Change, Claim, Document, DocumentKey, Edit, Filter, Find, NewRun, Owner, Page, Prune, Pruned, Record,
-    RecordKey, Reply, Row, Store,
+    Awaited, Batch, Change, Claim, Document, DocumentKey, Edit, Filter, Find, NewRun, Owner, Page, Prune, Pruned,
+    Record, RecordKey, Reply, Row, Store,
 };
 use journal::{Addition, Opening};
 use readers::Readers;

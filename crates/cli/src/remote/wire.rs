@@ -107,6 +107,7 @@ impl From<RunRow> for Row {
             version: row.version.unwrap_or_default(),
             branch: row.branch,
             trigger: row.trigger,
+            traceparent: None,
         };
         let summary = Summary {
             run: row.id,

@@ -182,6 +182,26 @@ fn another_database_is_a_file_or_refused() {
     home.relais(&["serve", "--keep", "soon"]).expect(2).says("12h or 30d");
 }
 
+/// Nobody finds out by waiting for a message that never comes.
+#[test]
+fn a_server_does_not_start_with_channels_that_could_never_be_told() {
+    let home = Home::new(ONE_CALL);
+    for (text, told) in [
+        ("[notify.ops]\nwebhook = \"ops.example.org\"\n", "relais.toml, line 2: [notify.ops] `webhook`: "),
+        ("[notify.ops]\nwebhok = \"https://ops.example.org\"\n", "webhok"),
+        (
+            "[notify.ops]\nemail = [\"a@example.org\"]\n",
+            "relais.toml, line 2: [notify.ops] `email` needs a mail server",
+        ),
+        ("[notify.ops]\nwebhook = \"${NOT_SET_HERE}\"\n", "`NOT_SET_HERE` is not defined; set the variable"),
+    ] {
+        home.write("relais.toml", text);
+        home.relais(&["serve", "--listen", "127.0.0.1:0"]).expect(2).says(told);
+        let doctor = home.relais(&["doctor"]);
+        assert!(doctor.expect(1).out.contains(told), "{}", doctor.out);
+    }
+}
+
 #[test]
 fn old_runs_are_removed_as_told() {
     let home = Home::new(ONE_CALL);

@@ -15,6 +15,7 @@ use crate::caller::{Reads, Runs};
 use crate::pages::{Page, Paging};
 use crate::problem::{Problem, Problems};
 use crate::revisions::IdempotencyKey;
+use crate::traced::TraceParent;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get)).routes(routes!(cancel))
@@ -68,15 +69,17 @@ async fn list(
 /// Start a run by hand; it goes on in the background.
 #[utoipa::path(post, path = "/workflows/{id}/instances", operation_id = "create_instance", tag = "instances", request_body = CreateInstance,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run")),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run"),
+        ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
     responses((status = ACCEPTED, body = Instance), Problems))]
 async fn create(
     Runs(service): Runs,
     Path(id): Path<String>,
     IdempotencyKey(key): IdempotencyKey,
+    TraceParent(traceparent): TraceParent,
     Json(body): Json<CreateInstance>,
 ) -> Result<Started, Problem> {
-    let start = Start { input: body.triggering_data, key, ..Start::default() };
+    let start = Start { input: body.triggering_data, key, traceparent, ..Start::default() };
     let run = service.start_workflow(&id, None, None, start).await?;
     started(&service, run).await
 }

@@ -18,6 +18,7 @@ use crate::pages::{DEFAULT_LIMIT, Page, bounded};
 use crate::problem::Problem;
 use crate::revisions::{Created, IdempotencyKey, IfMatch, Tagged};
 use crate::times::instant;
+use crate::traced::TraceParent;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update, delete)).routes(routes!(run))
@@ -319,16 +320,18 @@ async fn delete(
 /// Start a run; it is durable when this answers and goes on in the background.
 #[utoipa::path(post, path = "/workflows/{id}/run", operation_id = "run_workflow", tag = "workflows", request_body = StartRun,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run")),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run"),
+        ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
     responses((status = ACCEPTED, body = RunRow), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 async fn run(
     Runs(service): Runs,
     Path(id): Path<String>,
     IdempotencyKey(key): IdempotencyKey,
+    TraceParent(traceparent): TraceParent,
     Json(body): Json<StartRun>,
 ) -> Result<Accepted, Problem> {
     let mode = Mode { simulate: body.simulate, seed: body.seed, model: body.model, ..Mode::default() };
-    let start = Start { input: body.input, mode, thread: body.thread, key, trigger: None };
+    let start = Start { input: body.input, mode, thread: body.thread, key, traceparent, ..Start::default() };
     let run = service.start_workflow(&id, body.branch.as_deref(), body.version, start).await?;
     let location = [(axum::http::header::LOCATION, format!("/api/v1/runs/{run}"))];
     Ok((axum::http::StatusCode::ACCEPTED, location, Json(service.row(run).await?.into())))

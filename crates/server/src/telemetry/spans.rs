@@ -1,6 +1,7 @@
 //! A run's trace as spans: the run, its steps, their calls. Pure: journal in, OTLP JSON out.
 //!
-//! The trace has the id of the run that was started by hand; a child run's span hangs below the call that started it.
+//! The trace has the id of the run that was started by hand, or is the one that whoever started it was in; a child run's
+//! span hangs below the call that started it.
 //! All ids are derived, so sending twice makes nothing twice.
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use relais_service::trace::{CallTrace, StepTrace};
 use serde_json::{Value, json};
 
 use super::Ended;
+use crate::traced;
 
 /// Of a prompt, an answer or arguments, where content is captured at all.
 const CONTENT_CHARS_MAX: usize = 16_000;
@@ -20,8 +22,9 @@ const FAILED: u8 = 2;
 
 pub fn spans(ended: &Ended, capture_content: bool) -> Result<Vec<Value>, Corrupt> {
     let trace = Trace::of(&ended.program, &ended.entries)?;
+    let above = ended.traceparent.as_deref().and_then(traced::read);
     let writer = Writer {
-        trace_id: ended.root.simple().to_string(),
+        trace_id: above.map_or_else(|| ended.root.simple().to_string(), |(trace, _)| trace.to_owned()),
         run: trace.run,
         run_span: span_id(trace.run, "run", ended.reported),
         from: ended.from,
@@ -29,7 +32,9 @@ pub fn spans(ended: &Ended, capture_content: bool) -> Result<Vec<Value>, Corrupt
         capture_content,
         steps: places(&trace),
     };
-    let mut spans = vec![writer.run(&trace, parent(ended))];
+    let below = |parent: Parent| span_id(parent.run, "call", u64::from(parent.command));
+    let caller = above.filter(|_| trace.run == ended.root).map(|(_, span)| span.to_owned());
+    let mut spans = vec![writer.run(&trace, parent(ended).map(below).or(caller))];
     for (number, step) in trace.steps.iter().enumerate() {
         spans.extend(writer.step(&trace, number, step));
     }
@@ -73,7 +78,7 @@ struct Span<'a> {
 }
 
 impl Writer {
-    fn run(&self, trace: &Trace, parent: Option<Parent>) -> Value {
+    fn run(&self, trace: &Trace, parent: Option<String>) -> Value {
         let mut attributes = vec![
             text("gen_ai.operation.name", "invoke_workflow"),
             text("gen_ai.workflow.name", &trace.workflow),
@@ -86,7 +91,7 @@ impl Writer {
         attributes.extend(used(&trace.usage));
         self.write(Span {
             id: self.run_span.clone(),
-            parent: parent.map(|parent| span_id(parent.run, "call", u64::from(parent.command))),
+            parent,
             name: format!("invoke_workflow {}", trace.workflow),
             kind: INTERNAL,
             from: self.from,

@@ -8,10 +8,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use relais_runtime::settings::Settings;
 use relais_server::Telemetry;
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::setup::Setup;
+use crate::setup::{Setup, answered};
 
 const FLOW: &str = r#"
 name: flow
@@ -115,6 +116,44 @@ async fn a_collector_gets_spans_with_the_genai_conventions() {
     assert_eq!(tool["status"]["code"], 2, "the file is absent");
     let text = sent.body.to_string();
     assert!(!text.contains("hidden prompt") && !text.contains("secretive") && !text.contains("absent.txt"), "{text}");
+}
+
+/// Whoever starts a run over REST may be in a trace already; its child runs are in it, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_joins_the_trace_that_it_was_started_in() {
+    let (endpoint, mut sent) = collector(200).await;
+    let setup = setup(&endpoint, false).await;
+    Telemetry::start(&setup.service).unwrap().unwrap();
+    setup.write("inner.yaml", "name: inner\nsteps:\n  - { id: note, set: { seen: 1 } }\n");
+    let definition = "name: outer\nsteps:\n  - { id: part, workflow: ./inner.yaml }\n";
+    setup.write("outer.yaml", definition);
+    let flow = "name: flow\nsteps:\n  - { id: note, set: { seen: 1 } }\n";
+    let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    for (header, expected) in [(format!("00-{trace}-{span}-01"), Some(span)), ("not one".to_owned(), None)] {
+        let request = setup.request(Method::POST, "/api/v1/runs").header("traceparent", header);
+        let (status, started) = answered(request, Some(json!({ "definition": flow }))).await;
+        assert_eq!(status, 201, "{started}");
+        let run = started["id"].as_str().unwrap().parse().unwrap();
+        setup.service.settle(run).await.unwrap();
+        setup.service.feed_once().await.unwrap();
+        let spans = spans(&sent.recv().await.unwrap());
+        let wanted = expected.map_or_else(|| run.simple().to_string(), |_| trace.to_owned());
+        assert!(spans.values().all(|span| span["traceId"] == json!(wanted)), "{spans:?}");
+        assert_eq!(spans["invoke_workflow flow"]["parentSpanId"].as_str(), expected);
+    }
+    // As a child run is told of: below the call that started it, in the trace of its root.
+    let definition = setup.service.read(&setup.path().join("outer.yaml"), &Default::default()).unwrap();
+    let checked = setup.service.publish(definition, false, None).await.unwrap();
+    let traceparent = Some(format!("00-{trace}-{span}-01"));
+    let start = relais_service::Start { traceparent, ..Default::default() };
+    let run = setup.service.start(&checked, start).await.unwrap();
+    setup.service.settle(run).await.unwrap();
+    setup.service.feed_once().await.unwrap();
+    let mut told = spans(&sent.recv().await.unwrap());
+    told.extend(spans(&sent.recv().await.unwrap()));
+    assert!(told.values().all(|span| span["traceId"] == json!(trace)), "{told:?}");
+    assert_eq!(told["invoke_workflow outer"]["parentSpanId"], json!(span));
+    assert!(![Value::Null, json!(span)].contains(&told["invoke_workflow inner"]["parentSpanId"]), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

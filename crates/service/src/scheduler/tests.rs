@@ -532,8 +532,10 @@ async fn a_thousand_that_are_due_at_once_are_started_at_once() {
 async fn unchanged_triggers_keep_their_state() {
     let world = World::new().await;
     let service = &world.service;
-    let hook = |secret: Option<&str>| {
-        TriggerOn::Webhook { id: "orders".into(), secret: secret.map(str::to_owned), dedupe: None }
+    let hook = |secret: Option<&str>| TriggerOn::Webhook {
+        id: "orders".into(),
+        secret: secret.map(str::to_owned),
+        dedupe: None,
     };
     let named = |on: Vec<(Option<&str>, TriggerOn)>| -> Vec<(Option<String>, Trigger)> {
         on.into_iter().map(|(branch, on)| (branch.map(str::to_owned), Trigger::new(on))).collect()

@@ -14,7 +14,8 @@ use serde_json::json;
 
 use crate::setup::Setup;
 
-const WAITS: &str = "name: waits\nsteps:\n  - { id: go, wait: { event: order.paid } }\noutput: '{{ steps.go.output }}'\n";
+const WAITS: &str =
+    "name: waits\nsteps:\n  - { id: go, wait: { event: order.paid } }\noutput: '{{ steps.go.output }}'\n";
 const HEARS: &str = "name: hears\nsteps:\n  - { id: say, set: { word: hello } }\n\
                      triggers: [{ event: order.paid, overlap: allow }]\n";
 const WAITS_AND_WORKS: &str = r#"

@@ -131,7 +131,13 @@ pub(super) async fn rows_tell_what_was_written(Handles { here, there }: Handles)
     let branch = Some("else".into());
     let full = Summary {
         thread: "chat".into(),
-        target: Target { workflow: "w1".into(), version: 3, branch, trigger: Some("t1".into()) },
+        target: Target {
+            workflow: "w1".into(),
+            version: 3,
+            branch,
+            trigger: Some("t1".into()),
+            traceparent: Some("00-a-b-01".into()),
+        },
         parent: Some(super::run()),
         wake_at: Some(77),
         awaits: vec!["person:3".into(), "signal:go".into()],

@@ -86,8 +86,7 @@ impl Addition {
     }
 
     pub(super) fn size(&self) -> Size {
-        let only_the_entry =
-            self.card.is_none() && !self.release && self.blobs.is_empty() && self.awaited.is_none();
+        let only_the_entry = self.card.is_none() && !self.release && self.blobs.is_empty() && self.awaited.is_none();
         if only_the_entry { Size::Statement } else { Size::Several }
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn ended(db: &Connection, limit: usize) -> Result<Vec<Row>, Trouble> 
     Ok(rows(db, &places)?)
 }
 
-const AWAITING: &str = "SELECT run FROM awaited_events WHERE user = ?1 AND event = ?2 AND run > ?3 ORDER BY run LIMIT ?4";
+const AWAITING: &str =
+    "SELECT run FROM awaited_events WHERE user = ?1 AND event = ?2 AND run > ?3 ORDER BY run LIMIT ?4";
 
 pub(super) fn awaiting(db: &Connection, awaited: &Awaited) -> Result<Vec<RunId>, Trouble> {
     let Awaited { user, event, after, limit } = awaited;

@@ -15,6 +15,7 @@ use crate::body::Json;
 use crate::caller::{Runs, Writes};
 use crate::problem::{Finding, Problem, Problems};
 use crate::revisions::IdempotencyKey;
+use crate::traced::TraceParent;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(start))
@@ -69,17 +70,19 @@ struct Started {
 ///
 /// Whoever may do this could also keep the definition as a workflow and start that, so both must be allowed.
 #[utoipa::path(post, path = "/runs", operation_id = "start_run", tag = "runs", request_body = StartText,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run"),
+        ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
     responses((status = CREATED, body = Started, headers(("Location" = String, description = "The new run"))), Problems))]
 async fn start(
     Writes(_writes): Writes,
     Runs(service): Runs,
     IdempotencyKey(key): IdempotencyKey,
+    TraceParent(traceparent): TraceParent,
     Json(body): Json<StartText>,
 ) -> Result<Response, Problem> {
     let options = body.options()?;
     let mode = Mode { simulate: body.simulate, seed: body.seed, model: body.model, ..Mode::default() };
-    let start = Start { input: body.input, mode, thread: body.thread, key, trigger: None };
+    let start = Start { input: body.input, mode, thread: body.thread, key, traceparent, ..Start::default() };
     let text = Text { name: body.name, text: body.definition, options };
     let Begun { run, findings, warnings } = service.start_text(text, start).await?;
     let started = Started { id: run, findings: findings.into_iter().map(Finding::from).collect(), warnings };
