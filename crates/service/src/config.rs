@@ -181,12 +181,15 @@ mod tests {
     use super::*;
 
     fn load(home: &str, project: &str) -> Result<Config, Error> {
-        let folder = tempfile::tempdir().unwrap();
-        let (at_home, at_project) = (folder.path().join("home"), folder.path().join("project/sub"));
+        load_in(tempfile::tempdir().unwrap().path(), home, project)
+    }
+
+    fn load_in(folder: &Path, home: &str, project: &str) -> Result<Config, Error> {
+        let (at_home, at_project) = (folder.join("home"), folder.join("project/sub"));
         std::fs::create_dir_all(&at_home).unwrap();
         std::fs::create_dir_all(&at_project).unwrap();
         std::fs::write(at_home.join(FILE), home).unwrap();
-        std::fs::write(folder.path().join("project").join(FILE), project).unwrap();
+        std::fs::write(folder.join("project").join(FILE), project).unwrap();
         Config::load(Some(at_home), &at_project)
     }
 
@@ -237,7 +240,8 @@ mod tests {
     #[test]
     fn who_could_never_be_told_is_shown_with_its_line() {
         let check = |home: &str, project: &str, wanted: &[&str]| {
-            let config = load(home, project).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let config = load_in(folder.path(), home, project).unwrap();
             let found = config.mistakes();
             assert_eq!(found.len(), wanted.len(), "{found:#?}");
             for (mistake, part) in found.iter().zip(wanted) {

@@ -385,7 +385,7 @@ async fn a_trigger_is_chosen_filled_in_and_replaced() {
         ("trigger_type_id", json!("event")),
         ("filter_rules", json!({})),
         ("initial_data_description", json!("The data of the event.")),
-        ("settings", json!({ "event": id })),
+        ("settings", json!({ "event": id, "overlap": "allow" })),
         ("user_id", json!("somebody")),
     ] {
         assert_eq!(event[field], expected, "{field}");
@@ -513,7 +513,7 @@ async fn an_exported_workflow_can_be_edited_step_by_step() {
     let two = setup.add(id, "custom_llm", "Two").await;
     let details = setup.read(&format!("/workflows/{id}/details")).await;
     assert_eq!((&details["steps"][0]["uuid"], &details["steps"][1]["uuid"]), (&json!(step), &json!(two)));
-    assert_eq!(details["trigger"]["settings"], json!({ "event": "mail.received" }));
+    assert_eq!(details["trigger"]["settings"], json!({ "event": "mail.received", "overlap": "allow" }));
     assert_eq!(details["trigger"]["filter_rules"], json!({ "folder": "inbox" }));
     assert_eq!(setup.read("/triggers").await["items"].as_array().unwrap().len(), 1);
     let native = json!({ "name": "n", "definition": "steps:\n  - { id: a, set: { x: 1 } }\n" });
