@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod budgets;
+mod crashes;
 mod feed;
 mod going_back;
 mod kept;
