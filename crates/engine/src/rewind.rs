@@ -10,6 +10,22 @@ use crate::event::*;
 use crate::program::Program;
 use crate::run::*;
 
+impl Event {
+    /// Whether a run that has ended so goes on with this.
+    pub fn reopens(&self, ended: RunStatus) -> bool {
+        match self {
+            Event::Signalled { signal, .. } => match signal {
+                Signal::Resume(_) => !ended.is_success(),
+                Signal::Rewound(_) => true,
+                Signal::Cancel | Signal::Pause | Signal::Adopted | Signal::Sent { .. } => false,
+            },
+            Event::Opened(_) | Event::Entered { .. } | Event::Asked { .. } | Event::Answered { .. } => false,
+            Event::Branched { .. } | Event::Left(_) | Event::Received { .. } => false,
+            Event::Settled { .. } | Event::Closed { .. } => false,
+        }
+    }
+}
+
 impl Run {
     /// Go on: after a pause, or from the first unfinished step of a run that ended.
     pub(crate) fn resumed(&mut self, resume: &Resume) -> Result<(), Corrupt> {

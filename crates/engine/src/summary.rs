@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Awaiting, Command, Failure, Usage};
-use crate::event::{CommandId, Millis, Opened, RunId, RunStatus, Target};
+use crate::event::{CommandId, Event, Millis, Opened, RunId, RunStatus, Target};
 use crate::program::Program;
 use crate::run::{Owed, Run};
 
@@ -64,6 +64,19 @@ impl Summary {
             usage: Usage::default(),
             error: None,
         }
+    }
+
+    /// The row of a run to which somebody outside says this, if it changes with it: one that waits is due from then on,
+    /// and one that had ended and is to go on is open again. Should whoever says it die before the run is taken up,
+    /// others find it by its row.
+    pub fn said(self, events: &[Event], at: Millis) -> Option<Summary> {
+        if self.status == RunStatus::Waiting {
+            let due = self.wake_at.map_or(at, |wake_at| wake_at.min(at));
+            return Some(Summary { wake_at: Some(due), ..self });
+        }
+        let goes_on = self.status.is_final() && events.iter().any(|event| event.reopens(self.status));
+        let reopened = |row| Summary { status: RunStatus::Pending, ended_at: None, error: None, ..row };
+        goes_on.then(|| reopened(self))
     }
 }
 

@@ -8,6 +8,7 @@ pub mod host;
 pub mod mask;
 pub mod model;
 pub mod models;
+pub mod patience;
 pub mod perform;
 pub mod prepare;
 pub mod process;

@@ -14,6 +14,7 @@ use crate::governor::Governors;
 use crate::mask::Pieces;
 use crate::model::Live;
 use crate::models::{self, Models};
+use crate::patience::Patience;
 use crate::prepare::Prepared;
 use crate::tool::{Returned, RunFiles, SavedArtifact, ToolCall, ToolSpec};
 use crate::tools::{CALL_TIMEOUT, CallLimits};
@@ -26,6 +27,7 @@ const LIVE_BACKLOG: usize = 1_024;
 /// Everything that can be performed, and with what.
 pub struct Performer {
     pub store: Arc<dyn Store>,
+    pub patience: Arc<Patience>,
     pub models: Arc<Models>,
     pub governors: Governors,
     /// The folder below which each run has its own.
@@ -66,7 +68,8 @@ impl Performer {
     pub fn new(store: Arc<dyn Store>, models: Arc<Models>, governors: Governors, workspaces: PathBuf) -> Performer {
         let (live, _) = broadcast::channel(LIVE_BACKLOG);
         let tool_slots = Semaphore::new(TOOLS_AT_ONCE);
-        Performer { store, models, governors, workspaces, simulation: None, live, tool_slots }
+        let patience = Arc::default();
+        Performer { store, patience, models, governors, workspaces, simulation: None, live, tool_slots }
     }
 
     pub fn live(&self) -> broadcast::Receiver<LiveText> {
@@ -91,7 +94,8 @@ impl Performer {
             JobWork::Model(request) => Box::pin(self.call_model(prepared, run, node, &key, &mode, request)).await,
             JobWork::Tool { tool, arguments, effect, artifacts } => {
                 let workspace = self.workspace(run, &mode).into();
-                let files = RunFiles { run, workspace, store: self.store.clone(), artifacts };
+                let files =
+                    RunFiles { run, workspace, store: self.store.clone(), patience: self.patience.clone(), artifacts };
                 let call = Calling { tool: &tool, arguments: &arguments, effect, key: &key };
                 self.call_tool(prepared, &mode, call, files).await
             }
@@ -180,13 +184,13 @@ impl Performer {
         let limit = prepared.program.plan.limits.inline_bytes;
         let (value, blob) = Stored::new(returned.value, limit);
         if let Some((_, bytes)) = blob {
-            self.store.put_blob(bytes).await?;
+            self.patience.outlast(|| self.store.put_blob(bytes.clone())).await?;
         }
         let mut artifacts = Vec::with_capacity(returned.artifacts.len());
         for SavedArtifact { name, media_type, bytes } in returned.artifacts {
             let summary = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
             let blob = Blob::of(&bytes, summary);
-            self.store.put_blob(bytes).await?;
+            self.patience.outlast(|| self.store.put_blob(bytes.clone())).await?;
             artifacts.push(Artifact { name, blob, media_type });
         }
         Ok(Body::Returned { value, artifacts })

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use relais_engine::{Catalog, ErrorKind, Failure, ModelFacts, Program, matches_pattern};
 use relais_plan::{Effect, Op, Plan, Task};
-use relais_store::{DocumentKey, Store};
+use relais_store::{Document, DocumentKey, Error, Store};
 use serde_json::Value;
 
 use crate::models::Models;
@@ -33,8 +33,13 @@ pub fn plan_key(hash: &str) -> DocumentKey {
 
 /// The plan with this hash, as it was when the run was started.
 pub async fn load_plan(store: &dyn Store, hash: &str) -> Result<Plan, Failure> {
+    plan_of(hash, store.get_document(plan_key(hash), None).await)
+}
+
+/// The plan in what was found under its key.
+pub fn plan_of(hash: &str, found: Result<Option<Document>, Error>) -> Result<Plan, Failure> {
     let internal = |message: String| Failure::new(ErrorKind::Internal, message);
-    let document = store.get_document(plan_key(hash), None).await.map_err(|e| internal(e.to_string()))?;
+    let document = found.map_err(|e| internal(e.to_string()))?;
     let document = document.ok_or_else(|| internal(format!("the plan {hash} is not in the database")))?;
     serde_json::from_value(document.body).map_err(|e| internal(format!("the plan {hash} cannot be read: {e}")))
 }

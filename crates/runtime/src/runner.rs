@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use relais_engine::*;
 use relais_plan::{LargeValues, NodeId};
-use relais_store::{Batch, Error};
+use relais_store::{Batch, Error, Row};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -23,8 +23,6 @@ const KEEP_MS: i64 = 3_000;
 const CHILD_CHECK_MS: i64 = 60_000;
 /// Inputs taken into one turn.
 const MAX_INPUTS: usize = 4_096;
-/// Pauses between tries while the database is busy.
-const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// Values kept for one run from turn to turn; beyond this the cache starts anew.
 const MAX_VALUES: usize = 256;
 
@@ -156,10 +154,24 @@ impl Runner {
             Ok(ended) => ended,
             Err(Trouble::LetGo) => Ended::LetGo,
             Err(Trouble::Broken(message)) => {
-                let _ = self.worker.store.release(self.id, self.worker.owner.clone()).await;
+                // Given up by all means: nobody takes up what somebody alive holds.
+                let _ = self.release().await;
                 Ended::Broken(message)
             }
         }
+    }
+
+    async fn release(&self) -> Result<(), Error> {
+        let worker = &self.worker;
+        worker.outlast(|| worker.store.release(self.id, worker.owner.clone())).await
+    }
+
+    async fn row(&self, run: RunId) -> Result<Row, Error> {
+        self.worker.outlast(|| self.worker.row(run)).await
+    }
+
+    async fn entries(&self, run: RunId, after: u64) -> Result<Vec<Entry>, Error> {
+        self.worker.outlast(|| self.worker.store.load(run, after)).await
     }
 
     /// What came in and was not looked at; the mailbox bounds it.
@@ -195,9 +207,9 @@ impl Runner {
     async fn load(&mut self) -> Result<Vec<Event>, Trouble> {
         let worker = self.worker.clone();
         let _turn = worker.loading().await;
-        let entries = self.worker.store.load(self.id, 0).await?;
+        let entries = self.entries(self.id, 0).await?;
         let run = Run::fold(&entries)?;
-        let row = self.worker.row(self.id).await?;
+        let row = self.row(self.id).await?;
         let orphaned = matches!(row.summary.status, RunStatus::Running) && !run.owed.is_empty();
         let mut inputs = if orphaned { adopt(&run) } else { Vec::new() };
         if self.parent_is_gone(&run).await? {
@@ -213,7 +225,7 @@ impl Runner {
         let Some(parent) = run.opened.parent.as_ref().filter(|_| run.closed.is_none() && run.cancels == 0) else {
             return Ok(false);
         };
-        match self.worker.row(parent.run).await {
+        match self.row(parent.run).await {
             Ok(row) => Ok(row.summary.status.is_final()),
             Err(Error::NotFound(_)) => Ok(true),
             Err(error) => Err(error.into()),
@@ -243,7 +255,7 @@ impl Runner {
                 return Ok(false);
             }
             for (_, bytes) in &turn.blobs {
-                self.patiently(|store| store.put_blob(bytes.clone())).await?;
+                self.worker.outlast(|| self.worker.store.put_blob(bytes.clone())).await?;
             }
             let (asked, resting) = (asked_in(&turn.events), self.would_rest()?);
             let entry = self.entry(turn.events)?;
@@ -304,7 +316,7 @@ impl Runner {
             if self.values.contains_key(&hash) {
                 continue;
             }
-            let bytes = self.worker.store.get_blob(hash.clone()).await?;
+            let bytes = self.worker.outlast(|| self.worker.store.get_blob(hash.clone())).await?;
             let bytes = bytes.ok_or_else(|| Trouble::Broken(format!("the value {hash} is not in the database")))?;
             self.values.insert(hash, value_of(&bytes));
         }
@@ -369,7 +381,7 @@ impl Runner {
         self.standing.seq.store(run.seq, Ordering::Release);
         let awaited = self.changed_awaited(run, &prepared.program);
         let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs, awaited };
-        self.patiently(|store| store.append(batch.clone())).await?;
+        self.worker.outlast(|| self.worker.store.append(batch.clone())).await?;
         if written {
             self.pulse = Some(pulse);
         }
@@ -402,26 +414,13 @@ impl Runner {
         Some(summary)
     }
 
-    /// A busy database is waited for; nothing is lost meanwhile.
-    async fn patiently<'s, T, F>(&'s self, act: F) -> Result<T, Error>
-    where
-        F: Fn(&'s Arc<dyn relais_store::Store>) -> relais_store::Reply<'s, T>,
-    {
-        loop {
-            match act(&self.worker.store).await {
-                Err(Error::Busy(_)) => tokio::time::sleep(BUSY_PAUSE).await,
-                other => return other,
-            }
-        }
-    }
-
     /// Starts again from the journal; what came in from outside is given back.
     async fn reload(&mut self, events: &[Event]) -> Result<Vec<Event>, Trouble> {
-        let row = self.worker.row(self.id).await?;
+        let row = self.row(self.id).await?;
         if row.owner.as_ref() != Some(&self.worker.owner) {
             return Err(Trouble::LetGo);
         }
-        let entries = self.worker.store.load(self.id, 0).await?;
+        let entries = self.entries(self.id, 0).await?;
         let run = Run::fold(&entries)?;
         self.standing.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
@@ -433,14 +432,14 @@ impl Runner {
     /// Entries that others appended while nothing of ours was under way.
     async fn catch_up(&mut self) -> Result<bool, Trouble> {
         let known = self.run()?.seq;
-        let entries = self.worker.store.load(self.id, known).await?;
+        let entries = self.entries(self.id, known).await?;
         let Some(run) = &mut self.run else { return Ok(false) };
         for entry in &entries {
             run.append(entry)?;
         }
         self.standing.seq.store(run.seq, Ordering::Release);
         let adopted = entries.iter().flat_map(|e| &e.events).any(is_adopted);
-        if adopted && self.worker.row(self.id).await?.owner.as_ref() != Some(&self.worker.owner) {
+        if adopted && self.row(self.id).await?.owner.as_ref() != Some(&self.worker.owner) {
             return Err(Trouble::LetGo);
         }
         Ok(!entries.is_empty())
@@ -465,7 +464,7 @@ impl Runner {
         if let Some(status) = run.closed.as_ref().map(|c| c.status) {
             if !resting {
                 // It had ended before we took it up, and nothing came: others may have it.
-                self.worker.store.release(self.id, self.worker.owner.clone()).await?;
+                self.release().await?;
             }
             return Ok(Some(Ended::Closed { status, parent }));
         }
@@ -522,7 +521,7 @@ impl Runner {
         let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
         let batch =
             Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new(), awaited: None };
-        match self.patiently(|store| store.append(batch.clone())).await {
+        match self.worker.outlast(|| self.worker.store.append(batch.clone())).await {
             Ok(()) => Ok(true),
             Err(Error::Conflict { .. }) => {
                 self.reload(&[]).await?;
@@ -657,7 +656,7 @@ impl Runner {
         let child = opened.run;
         let (worker, outbox) = (self.worker.clone(), self.outbox.clone());
         let task = tokio::spawn(async move {
-            let input = match worker.start_child(opened, again).await {
+            let input = match worker.outlast(|| worker.start_child(opened.clone(), again)).await {
                 // Already ended, or its end will be told.
                 Ok(()) => Input::ChildEnded(child),
                 Err(error) => {
@@ -676,14 +675,14 @@ impl Runner {
         let run = self.run()?;
         let Some(Command::StartRun(start)) = run.owed.get(&id).map(|o| &*o.command) else { return Ok(None) };
         let paid = start.paid;
-        let row = self.worker.row(start.run).await?;
+        let row = self.row(start.run).await?;
         if !row.summary.status.is_final() {
             if row.summary.status == RunStatus::Waiting && row.owner.is_none() {
                 self.parked.insert(id);
             }
             return Ok(None);
         }
-        let entries = self.worker.store.load(start.run, 0).await?;
+        let entries = self.entries(start.run, 0).await?;
         let child = Run::fold(&entries)?;
         let Some(closed) = child.closed else { return Ok(None) };
         let output = closed.output.unwrap_or_else(Stored::null);
@@ -712,8 +711,8 @@ impl Runner {
         }
         for child in children {
             let cancel = Event::Signalled { signal: Signal::Cancel, by: "its parent".into() };
-            self.worker.signal(child, vec![cancel]).await?;
-            self.worker.take_up(child).await?;
+            self.worker.outlast(|| self.worker.signal(child, vec![cancel.clone()])).await?;
+            self.worker.outlast(|| self.worker.take_up(child)).await?;
         }
         Ok(())
     }

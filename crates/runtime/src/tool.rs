@@ -9,6 +9,7 @@ use relais_store::Store;
 use serde_json::Value;
 
 use crate::model::BoxFuture;
+use crate::patience::Patience;
 
 /// One tool. Adding one means implementing this and registering it.
 pub trait Tool: Send + Sync {
@@ -48,6 +49,7 @@ pub struct RunFiles {
     /// The only folder that file tools see.
     pub workspace: Arc<Path>,
     pub store: Arc<dyn Store>,
+    pub patience: Arc<Patience>,
     /// Latest version of each artifact at the time of the call, oldest first: name, version, artifact.
     pub artifacts: Vec<(String, u32, Artifact)>,
 }

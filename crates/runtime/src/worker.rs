@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::host;
 use crate::models::Models;
 use crate::perform::Performer;
-use crate::prepare::{Prepared, load_plan};
+use crate::prepare::{Prepared, plan_key, plan_of};
 use crate::runner::{Ended, Input, Runner};
 use crate::tools::Tools;
 
@@ -134,6 +134,20 @@ impl Worker {
         &self.performer
     }
 
+    /// This process stays: its runs wait until a database that is out of reach is mended. Otherwise the trouble is told
+    /// to whoever waits for the run.
+    pub fn stay(&self) {
+        self.performer.patience.stay();
+    }
+
+    /// What a run at work asks of the store.
+    pub(crate) async fn outlast<T, F>(&self, act: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.performer.patience.outlast(act).await
+    }
+
     /// A new run, durable when this returns; the work on it goes on in the background.
     pub async fn create(self: &Arc<Worker>, opened: Opened, key: Option<String>) -> Result<RunId, Error> {
         self.create_idle(opened, key, self.room() > 0).await
@@ -153,7 +167,7 @@ impl Worker {
         let Ok(state) = Run::open(&entry) else { return Err(Error::Internal("a run could not be opened".into())) };
         let summary = Summary::pending(&state);
         let lease = work.then(|| (self.owner.clone(), now + LEASE_MS));
-        let created = self.store.create(NewRun { entry, summary, key, lease, blobs }).await?;
+        let created = self.store.create(NewRun { entry, more: Vec::new(), summary, key, lease, blobs }).await?;
         if work && created == run {
             self.spawn(run, Some(state));
         }
@@ -357,7 +371,8 @@ impl Worker {
         if let Some(prepared) = locked(&self.prepared).get(&key) {
             return Ok(prepared.clone());
         }
-        let loaded = load_plan(self.store.as_ref(), plan).await?;
+        let document = self.outlast(|| self.store.get_document(plan_key(plan), None)).await;
+        let loaded = plan_of(plan, document)?;
         let prepared = Arc::new(Prepared::new(loaded, &self.tools, &self.models, simulate).await);
         let mut cache = locked(&self.prepared);
         if cache.len() >= MAX_PREPARED {

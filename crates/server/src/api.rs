@@ -29,6 +29,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::App;
 use crate::body::Json;
 use crate::guard::guard;
+use crate::lasting::watch_over;
 use crate::metrics;
 use crate::problem::Problem;
 
@@ -98,6 +99,7 @@ pub fn router(app: App) -> Router {
         .route("/mcp", axum::routing::any(crate::mcp::route))
         .fallback(nothing_there)
         .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(app.clone(), watch_over))
         .layer(from_fn_with_state(app.clone(), guard))
         .layer(from_fn_with_state(app.clone(), metrics::watch))
         .with_state(app)

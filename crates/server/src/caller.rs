@@ -128,7 +128,7 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
 }
 
 /// What stands in `Authorization`. Whoever presents something is judged by it and by nothing else.
-fn presented(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub fn presented(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = match (values.next(), values.next()) {
         (None, _) => return Ok(None),

@@ -7,6 +7,7 @@ mod caller;
 mod guard;
 mod health;
 mod hooks;
+mod lasting;
 mod listen;
 pub mod logs;
 mod mcp;

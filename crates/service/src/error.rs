@@ -124,7 +124,7 @@ impl From<relais_store::Error> for Error {
         match error {
             relais_store::Error::NotFound(what) => Error::NotFound(format!("there is no {what}")),
             relais_store::Error::Conflict { .. } => Error::Conflict(error.to_string()),
-            relais_store::Error::Busy(_) => Error::Busy(error.to_string()),
+            relais_store::Error::Busy(_) | relais_store::Error::OutOfReach(_) => Error::Busy(error.to_string()),
             relais_store::Error::Unusable(_) | relais_store::Error::Internal(_) => Error::Unusable(error.to_string()),
             relais_store::Error::Changed(_) => Error::Stale(error.to_string()),
         }

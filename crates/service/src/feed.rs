@@ -114,6 +114,10 @@ impl Service {
                 tokio::time::sleep(GATHER).await;
             }
         }
+        // What ended in the last moment; what cannot be noted now is noted at the next start.
+        if let Err(error) = feed.take_all().await {
+            tracing::warn!(%error, "ended runs could not be taken note of; the next start does it");
+        }
     }
 
     /// Takes note of everything that has ended by now.

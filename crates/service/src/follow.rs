@@ -17,8 +17,10 @@ use crate::{Error, Service};
 
 /// Notices of one run that are kept for its watchers; whoever is further behind reads the journal.
 const SHARED_NOTICES: usize = 1_024;
+/// Notices that a watcher takes at once; bounds the memory that one of them holds while its client reads nothing.
+const AT_ONCE: usize = 256;
 /// Notices that a watcher who reads the journal takes at once; bounds the memory that one of them holds.
-const MAX_TAKEN: usize = 4_096;
+const MAX_TAKEN: usize = 1_024;
 /// Whole journals read at once for watchers who are behind: each holds a journal and its fold in memory.
 const JOURNALS_AT_ONCE: usize = 4;
 /// What was shared of a run that nothing happened to for so long is forgotten; its journal has it all.
@@ -186,13 +188,18 @@ impl Shared {
         Ok(())
     }
 
-    /// What came after a place, if all of it is here, and the place that is reached with it.
-    fn after(&self, place: Place) -> Option<(Vec<Notice>, Place)> {
+    /// What came after a place, if all of it is here: at most so many, and the place that is reached with them.
+    fn after(&self, place: Place, most: usize) -> Option<(Vec<Notice>, Place)> {
         if place < self.since {
             return None;
         }
         let later = |notice: &&Notice| (notice.seq, notice.nth) > place;
-        Some((self.notices.iter().filter(later).cloned().collect(), behind(self.seq)))
+        let found: Vec<Notice> = self.notices.iter().filter(later).take(most).cloned().collect();
+        let reached = match found.last() {
+            Some(last) if found.len() == most => (last.seq, last.nth),
+            Some(_) | None => behind(self.seq),
+        };
+        Some((found, reached))
     }
 }
 
@@ -248,7 +255,7 @@ impl Following {
     pub async fn next(&mut self) -> Result<Option<Vec<Notice>>, Error> {
         loop {
             let count = *self.news.borrow_and_update();
-            let (notices, closed) = self.look(count).await?;
+            let (notices, closed) = self.look(count, AT_ONCE).await?;
             if !notices.is_empty() {
                 return Ok(Some(notices));
             }
@@ -265,26 +272,26 @@ impl Following {
     pub async fn so_far(&mut self) -> Result<Vec<Notice>, Error> {
         self.followed.happened();
         let count = *self.news.borrow_and_update();
-        Ok(self.look(count).await?.0)
+        Ok(self.look(count, SHARED_NOTICES).await?.0)
     }
 
     /// The run has ended and all of it was told.
     pub async fn is_over(&mut self) -> Result<bool, Error> {
         let count = *self.news.borrow();
         let before = self.after;
-        let (notices, closed) = self.look(count).await?;
+        let (notices, closed) = self.look(count, 1).await?;
         self.after = before;
         Ok(closed && notices.is_empty())
     }
 
-    async fn look(&mut self, count: u64) -> Result<(Vec<Notice>, bool), Error> {
+    async fn look(&mut self, count: u64, most: usize) -> Result<(Vec<Notice>, bool), Error> {
         let (found, closed) = {
             let mut shared = self.followed.shared.lock().await;
             if shared.looked < count {
                 self.share(&mut shared).await?;
                 shared.looked = count;
             }
-            (shared.after(self.after), shared.closed)
+            (shared.after(self.after, most), shared.closed)
         };
         let (notices, reached) = match found {
             Some(found) => found,

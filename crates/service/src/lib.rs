@@ -117,6 +117,7 @@ struct Core {
     triggers_changed: Notify,
     /// Who hears of ended runs.
     observers: feed::Observers,
+    readiness: serving::Known,
 }
 
 impl Service {
@@ -166,6 +167,7 @@ impl Service {
         let entrance = tokens::Entrance::new(&config.settings.auth, &clock)?;
         let observers = feed::Observers::default();
         let shelf = shelf::Shelf::default();
+        let readiness = serving::Known::default();
         let core = Core {
             definitions,
             store,
@@ -178,6 +180,7 @@ impl Service {
             shelf,
             triggers_changed,
             observers,
+            readiness,
         };
         Ok(Service { core: Arc::new(core), user })
     }

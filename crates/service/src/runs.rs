@@ -8,7 +8,7 @@ use relais_engine::*;
 use relais_plan::Budget;
 use relais_runtime::Rest;
 use relais_runtime::prepare::load_plan;
-use relais_store::{Filter, Page, Row, Which};
+use relais_store::{Filter, NewRun, Page, Row, Which};
 use serde_json::{Map, Value};
 
 use crate::trace::Trace;
@@ -412,20 +412,12 @@ impl Service {
         let plan = load_plan(self.core.store.as_ref(), &opened.plan).await?;
         let mut row = summary(&Program::new(plan), &state);
         row.status = RunStatus::Pending;
+        let blobs = entries.iter().flat_map(|entry| &entry.events).flat_map(Event::blobs).collect();
         let mut entries = entries.into_iter();
-        let Some(first) = entries.next() else { return Err(Error::Unusable("an empty journal".into())) };
-        let blobs = first.events.iter().flat_map(Event::blobs).collect();
-        let held = Some((self.worker().hold_name(), now + relais_runtime::worker::LEASE_MS));
-        let new = relais_store::NewRun { entry: first, summary: row, key: None, lease: held, blobs };
-        self.core.store.create(new).await?;
-        for entry in entries {
-            let blobs = entry.events.iter().flat_map(Event::blobs).collect();
-            // It waits for nothing until it is taken up.
-            let (entry, awaited) = (entry.into(), None);
-            let batch = relais_store::Batch { run, entry, summary: None, release: false, blobs, awaited };
-            self.core.store.append(batch).await?;
-        }
-        self.core.store.release(run, self.worker().hold_name()).await?;
+        let Some(entry) = entries.next() else { return Err(Error::Unusable("an empty journal".into())) };
+        // All at once: half a journal of another run would go on by itself, from where it was cut.
+        let more = entries.collect();
+        self.core.store.create(NewRun { entry, more, summary: row, key: None, lease: None, blobs }).await?;
         self.take_up(run).await?;
         Ok(run)
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use relais_engine::RunId;
 use relais_store::Filter;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
 
 use crate::{Error, Retention, Service};
 
@@ -12,6 +13,8 @@ use crate::{Error, Retention, Service};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often old runs are looked for: their time is given in hours and days.
 const TIDY_EVERY: Duration = Duration::from_secs(600);
+/// The database is tried at most so often, however many ask: each try is a write, and anybody may ask.
+const TRY_EVERY: Duration = Duration::from_secs(1);
 /// A database that takes longer than this to answer one question is in trouble.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -24,14 +27,34 @@ pub enum Readiness {
     Database(String),
 }
 
+/// How the database was found when somebody last asked.
+pub(crate) type Known = Mutex<Option<(Instant, Readiness)>>;
+
 impl Service {
     pub async fn readiness(&self) -> Readiness {
         if self.worker().is_draining() {
             return Readiness::Draining;
         }
-        let question = self.core.store.list(Filter { limit: 1, ..Filter::default() });
-        match tokio::time::timeout(DATABASE_PATIENCE, question).await {
-            Ok(Ok(_)) => Readiness::Ready,
+        let mut known = self.core.readiness.lock().await;
+        match &*known {
+            Some((at, readiness)) if at.elapsed() < TRY_EVERY => readiness.clone(),
+            Some(_) | None => {
+                let readiness = self.try_database().await;
+                tell_change(known.as_ref().map(|(_, before)| before), &readiness);
+                *known = Some((Instant::now(), readiness.clone()));
+                readiness
+            }
+        }
+    }
+
+    /// By reading and by writing: a full disk can still be read.
+    async fn try_database(&self) -> Readiness {
+        let tried = async {
+            self.core.store.list(Filter { limit: 1, ..Filter::default() }).await?;
+            self.core.store.probe().await
+        };
+        match tokio::time::timeout(DATABASE_PATIENCE, tried).await {
+            Ok(Ok(())) => Readiness::Ready,
             Ok(Err(error)) => Readiness::Database(error.to_string()),
             Err(_) => Readiness::Database("the database does not answer".into()),
         }
@@ -47,6 +70,7 @@ impl Service {
 
     /// Takes up what is due and what dead processes left behind, again and again until told to stop.
     pub async fn run_adoption(self, stop: watch::Receiver<bool>, report: impl Fn(&Error)) {
+        self.worker().stay();
         let mut rhythm = Rhythm { every: LOOK_EVERY, stop, report, told: false };
         while rhythm.goes_on(self.adopt_all().await.err()).await {}
     }
@@ -69,6 +93,16 @@ impl Service {
     /// Lets go of everything where it is; it goes on from the journal in the next process.
     pub async fn let_everything_go(&self) -> Vec<RunId> {
         self.worker().let_everything_go().await
+    }
+}
+
+/// Trouble is told once, and so is its end.
+fn tell_change(before: Option<&Readiness>, now: &Readiness) {
+    match (before, now) {
+        (Some(Readiness::Database(_)), Readiness::Database(_)) => {}
+        (_, Readiness::Database(error)) => tracing::warn!(error, "the database is out of reach; work waits"),
+        (Some(Readiness::Database(_)), _) => tracing::info!("the database is back; work goes on"),
+        (Some(_) | None, _) => {}
     }
 }
 

@@ -126,8 +126,14 @@ fn keep_in_store(drive: &Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
     let first = drive.journal.first().cloned().ok_or("an empty journal")?;
     let opened = Run::open(&first).map_err(|e| e.to_string())?;
     let id = opened.id();
-    let new =
-        NewRun { entry: first, summary: summary(drive.program, &opened), key: None, lease: None, blobs: Vec::new() };
+    let new = NewRun {
+        entry: first,
+        more: Vec::new(),
+        summary: summary(drive.program, &opened),
+        key: None,
+        lease: None,
+        blobs: Vec::new(),
+    };
     wait(store.create(new)).map_err(|e| e.to_string())?;
     for entry in drive.journal.iter().skip(1) {
         append(&store, id, entry)?;

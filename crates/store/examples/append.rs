@@ -108,7 +108,14 @@ async fn begin_and_end(store: Arc<SqliteStore>, user: usize) {
         let mut summary = summary();
         summary.user = format!("user {user}");
         summary.target.workflow = format!("{:032}", user * 10 + number % 10);
-        let new = NewRun { entry: entry(1), summary: summary.clone(), key: None, lease: None, blobs: Vec::new() };
+        let new = NewRun {
+            entry: entry(1),
+            more: Vec::new(),
+            summary: summary.clone(),
+            key: None,
+            lease: None,
+            blobs: Vec::new(),
+        };
         let run = store.create(new).await.unwrap();
         summary.usage.prompt = 7;
         store.append(Batch { summary: Some(summary.clone()), ..batch(run, 2) }).await.unwrap();
@@ -136,7 +143,8 @@ fn append_bare(file: &mut File) {
 }
 
 async fn create(store: &SqliteStore) -> RunId {
-    let new = NewRun { entry: entry(1), summary: summary(), key: None, lease: None, blobs: Vec::new() };
+    let new =
+        NewRun { entry: entry(1), more: Vec::new(), summary: summary(), key: None, lease: None, blobs: Vec::new() };
     store.create(new).await.unwrap()
 }
 

@@ -98,7 +98,7 @@ pub(crate) fn summary(run: RunId, status: RunStatus) -> Summary {
 }
 
 pub(crate) fn new_run(summary: Summary) -> NewRun {
-    NewRun { entry: entry(1), summary, key: None, lease: None, blobs: Vec::new() }
+    NewRun { entry: entry(1), more: Vec::new(), summary, key: None, lease: None, blobs: Vec::new() }
 }
 
 pub(crate) fn batch(run: RunId, seq: u64) -> Batch {

@@ -13,7 +13,11 @@ pub enum Error {
     /// Locked or out of reach for now: nothing was written, try again.
     #[error("the database is busy: {0}")]
     Busy(String),
-    /// No space, no permission, damaged: a person must act. The text says what to do.
+    /// No space, no permission, moved away: nothing is written until a person has mended it, then it goes on. The text
+    /// says what to do.
+    #[error("{0}")]
+    OutOfReach(String),
+    /// Damaged, or written by another program: it does not get better by itself. The text says what to do.
     #[error("{0}")]
     Unusable(String),
     #[error("{0}")]

@@ -209,6 +209,10 @@ impl Store for MemoryStore {
         self.reply("awaiting", move |state| Ok(state.awaiting(awaited)))
     }
 
+    fn probe(&self) -> Reply<'_, ()> {
+        self.reply("probe", |_| Ok(()))
+    }
+
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {
         self.reply("put_blob", move |state| {
             let hash = blake3::hash(&bytes).to_hex().to_string();
@@ -276,9 +280,7 @@ impl Held {
 
 impl State {
     fn create(&mut self, new: NewRun) -> Result<RunId, Error> {
-        if new.entry.seq != 1 {
-            return Err(Error::Internal(format!("a run is created with entry 1, not {}", new.entry.seq)));
-        }
+        new.check_numbers()?;
         let same = |held: &&Held| held.key == new.key && held.summary.user == new.summary.user;
         if new.key.is_some()
             && let Some(first) = self.runs.values().find(same)
@@ -293,10 +295,11 @@ impl State {
         let owner = new.lease.map(|(owner, until)| self.hold(owner, until));
         let blobs = new.blobs.into_iter().collect();
         let unreported = new.summary.status.is_final();
-        let (summary, entries) = (new.summary, vec![new.entry]);
+        let (summary, entries) = (new.summary, [vec![new.entry], new.more].concat());
+        let seq = entries.len() as u64;
         let held = Held { summary, entries, key: new.key, owner, blobs, awaited: Vec::new(), unreported, reported: 0 };
         self.runs.insert(run, held);
-        self.news.push(Change { run, seq: 1 });
+        self.news.push(Change { run, seq });
         Ok(run)
     }
 

@@ -11,6 +11,7 @@ mod claims;
 mod documents;
 mod journal;
 mod pages;
+mod place;
 mod prune;
 mod readers;
 mod records;
@@ -26,6 +27,7 @@ use crate::store::{
     Record, RecordKey, Reply, Row, Store,
 };
 use journal::{Addition, Opening};
+use place::Place;
 use readers::Readers;
 use writer::{Message, Size, Writer};
 
@@ -80,9 +82,10 @@ impl SqliteStore {
         let path = path.as_ref().to_path_buf();
         let (changes, _) = broadcast::channel(TAIL_CHANGES);
         let db = schema::open_writer(&path, &options)?;
-        let writer = Writer::start(db, path.clone(), changes.clone())?;
+        let place = Arc::new(Place::of(&path));
+        let writer = Writer::start(db, place.clone(), changes.clone())?;
         let unused_blob_ms = options.unused_blob_ms;
-        let readers = Arc::new(Readers::new(path, options));
+        let readers = Arc::new(Readers::new(place, options));
         Ok(SqliteStore { readers, writer, changes, watch: Once::new(), unused_blob_ms })
     }
 
@@ -211,6 +214,10 @@ impl Store for SqliteStore {
 
     fn awaiting(&self, awaited: Awaited) -> Reply<'_, Vec<RunId>> {
         Box::pin(self.readers.read(move |db| pages::awaiting(db, &awaited)))
+    }
+
+    fn probe(&self) -> Reply<'_, ()> {
+        Box::pin(self.writer.write(Size::Statement, |db| upkeep::probe(db, page::now())))
     }
 
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {

@@ -16,7 +16,7 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + '
 pub type Owner = String;
 
 pub trait Store: Send + Sync + 'static {
-    /// Entry 1 and the row of a new run, in one transaction. With a key that was used before (per user) nothing is
+    /// Entry 1, what comes behind it, and the row of a new run, in one transaction. With a key that was used before (per user) nothing is
     /// written and the first run's id comes back. Creating the same run id again with the same entry is also no error.
     fn create(&self, new: NewRun) -> Reply<'_, RunId>;
 
@@ -81,6 +81,9 @@ pub trait Store: Send + Sync + 'static {
     /// id, those after one. Walks one index. 0 means 100, at most 1,000.
     fn awaiting(&self, awaited: Awaited) -> Reply<'_, Vec<RunId>>;
 
+    /// Writes a mark that nobody reads, durable when it returns: whether anything can be kept now.
+    fn probe(&self) -> Reply<'_, ()>;
+
     /// Stores bytes once by content; answers their hash (blake3, hex).
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String>;
 
@@ -94,13 +97,28 @@ pub trait Store: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct NewRun {
     pub entry: Entry,
+    /// What comes behind it from the start: a fork begins with the journal of another run.
+    pub more: Vec<Entry>,
     pub summary: Summary,
     /// A second start with the same key (per user) answers the first run.
     pub key: Option<String>,
     /// Who works on it from the start, and until when.
     pub lease: Option<(Owner, Millis)>,
-    /// Hashes of the blobs that the entry refers to; they stay as long as the run.
+    /// Hashes of the blobs that the entries refer to; they stay as long as the run.
     pub blobs: Vec<String>,
+}
+
+impl NewRun {
+    /// The entries are numbered from 1, without a gap.
+    pub(crate) fn check_numbers(&self) -> Result<(), Error> {
+        let seqs = std::iter::once(&self.entry).chain(&self.more).map(|entry| entry.seq);
+        match seqs.zip(1..).find(|(seq, expected)| seq != expected) {
+            None => Ok(()),
+            Some((seq, expected)) => {
+                Err(Error::Internal(format!("a run is created with entry {expected} here, not {seq}")))
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -119,13 +137,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// What somebody outside says to a run that stands as `row`. One that waits is due from then on, in the same
-    /// transaction: should whoever says it die before the run is taken up, others find it.
+    /// What somebody outside says to a run that stands as `row`. What the row says of it then is written in the same
+    /// transaction.
     pub fn said(row: Row, entry: Entry) -> Batch {
-        let (run, at) = (row.summary.run, entry.at);
-        let due = |wake_at: Option<Millis>| Some(wake_at.map_or(at, |wake_at| wake_at.min(at)));
-        let waits = row.summary.status == RunStatus::Waiting;
-        let summary = waits.then(|| Summary { wake_at: due(row.summary.wake_at), ..row.summary });
+        let run = row.summary.run;
+        let summary = row.summary.said(&entry.events, entry.at);
         Batch { run, entry: entry.into(), summary, release: false, blobs: Vec::new(), awaited: None }
     }
 }

@@ -95,5 +95,5 @@ pub fn new_run(number: usize) -> NewRun {
     let signal = Signal::Sent { name: "go".into(), value: number.into() };
     let events = vec![Event::Signalled { signal, by: String::new() }];
     let entry = Entry { seq: 1, at: started_at, version: FORMAT, events };
-    NewRun { entry, summary, key: None, lease: None, blobs: Vec::new() }
+    NewRun { entry, more: Vec::new(), summary, key: None, lease: None, blobs: Vec::new() }
 }

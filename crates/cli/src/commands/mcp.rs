@@ -36,10 +36,9 @@ async fn offer(session: &Session) -> anyhow::Result<()> {
 
 /// With everything that a server does by itself.
 async fn here(service: &Service) -> anyhow::Result<()> {
-    let (stop, mut loops) = serve::begin(service, service.config().settings.retention);
+    let loops = serve::Loops::begin(service, service.config().settings.retention);
     let served = relais_server::serve_stdio(service.clone()).await;
-    stop.send_replace(true);
-    while loops.join_next().await.is_some() {}
+    loops.end().await;
     Ok(served?)
 }
 

@@ -64,10 +64,10 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         let server = relais_server::listen(App::new(service.clone()), &options).await?;
         Telemetry::start(service)?;
         let retention = args.retention(service.config());
-        let (stop, loops) = begin(service, retention);
+        let loops = Loops::begin(service, retention);
         screen::note(&format!("listening on http://{}", server.address));
         interrupts.next().await;
-        let _ = stop.send(true);
+        loops.start_nothing();
         leave(service, &args, &mut interrupts).await;
         end(server, loops).await;
         Ok(Exit::Done)
@@ -89,15 +89,36 @@ impl Args {
 }
 
 /// Everything that goes on by itself, until it is told to stop.
-pub fn begin(service: &Service, retention: Retention) -> (watch::Sender<bool>, JoinSet<()>) {
-    let (stop, stopped) = watch::channel(false);
-    let mut loops = JoinSet::new();
-    loops.spawn(service.clone().run_adoption(stopped.clone(), told("runs cannot be taken up")));
-    loops.spawn(service.clone().run_scheduler(stopped.clone()));
-    loops.spawn(feed(service.clone(), stopped.clone()));
-    loops.spawn(service.clone().run_summaries(stopped.clone()));
-    loops.spawn(service.clone().run_retention(retention, stopped, told("old runs cannot be removed")));
-    (stop, loops)
+pub struct Loops {
+    starts: watch::Sender<bool>,
+    follows: watch::Sender<bool>,
+    all: JoinSet<()>,
+}
+
+impl Loops {
+    pub fn begin(service: &Service, retention: Retention) -> Loops {
+        let (starts, stopped) = watch::channel(false);
+        let (follows, over) = watch::channel(false);
+        let mut all = JoinSet::new();
+        all.spawn(service.clone().run_adoption(stopped.clone(), told("runs cannot be taken up")));
+        all.spawn(service.clone().run_scheduler(stopped.clone()));
+        all.spawn(service.clone().run_summaries(stopped.clone()));
+        all.spawn(service.clone().run_retention(retention, stopped, told("old runs cannot be removed")));
+        all.spawn(feed(service.clone(), over));
+        Loops { starts, follows, all }
+    }
+
+    /// Nothing starts by itself any more. What follows from the end of runs goes on: some are still to end.
+    pub fn start_nothing(&self) {
+        self.starts.send_replace(true);
+    }
+
+    /// Returns when all of them have ended.
+    pub async fn end(mut self) {
+        self.start_nothing();
+        self.follows.send_replace(true);
+        while self.all.join_next().await.is_some() {}
+    }
 }
 
 /// What follows from the end of runs.
@@ -129,12 +150,8 @@ async fn leave(service: &Service, args: &Args, interrupts: &mut Interrupts) {
     }
 }
 
-async fn end(server: Listening, mut loops: JoinSet<()>) {
-    let rest = async {
-        let stopped = server.stop().await;
-        while loops.join_next().await.is_some() {}
-        stopped
-    };
+async fn end(server: Listening, loops: Loops) {
+    let rest = async { tokio::join!(server.stop(), loops.end()).0 };
     match tokio::time::timeout(LAST_REQUESTS, rest).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => screen::warning(&format!("the listener ended with an error: {error}")),

@@ -8,6 +8,7 @@ mod interrupts;
 mod kills;
 mod mistakes;
 mod models;
+mod outages;
 mod peers;
 mod processes;
 mod readers;

@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
 use crate::home::{Home, PATIENCE, wait_until};
+
+pub const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 
 /// A server of a home; killed when the test lets go of it.
 pub struct Server {
@@ -16,7 +18,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(home: &Home) -> Server {
-        let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+        Server::started(home.command(&SERVE))
+    }
+
+    /// By any command that ends up as a server.
+    pub fn started(mut command: Command) -> Server {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let said = |line: std::io::Result<String>| line.unwrap().split("http://").nth(1).map(str::to_owned);
@@ -32,8 +38,25 @@ impl Server {
         stream
     }
 
+    pub fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Tells it to stop, and waits until it has ended by itself.
+    pub fn stop(mut self) {
+        assert!(Command::new("kill").args(["-s", "TERM", &self.pid()]).status().unwrap().success());
+        wait_until("the server has ended", || self.child.try_wait().unwrap());
+    }
+
     /// One request on a connection of its own; the status and the body.
-    fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
+    pub fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
+        let answer = self.asked(method, path, body);
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    }
+
+    /// The same; all that came back.
+    pub fn asked(&self, method: &str, path: &str, body: &[u8]) -> String {
         let mut stream = self.connect();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -44,12 +67,10 @@ impl Server {
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub fn get(&self, path: &str) -> Value {
         let (status, body) = self.ask("GET", path, b"");
         assert_eq!(status, 200, "{path}: {body}");
         serde_json::from_str(&body).unwrap()
@@ -192,8 +213,11 @@ fn a_flood_is_survived_and_others_are_served_meanwhile() {
         }
     });
     assert_eq!(server.ask("POST", &signal, b"{\"name\": \"go\"}").0, 202);
-    for mut events in streams {
-        assert!(events.any(|told| told.what == "run_ended"));
+    // Each of a thousand sees each event once, those too that were read late.
+    let all: Vec<Told> = server.events(&run, None).collect();
+    assert!(all.len() > 400 && all.last().is_some_and(|told| told.what == "run_ended"));
+    for events in streams {
+        assert!(events.eq(all.iter().cloned()));
     }
     drop(slow);
     assert!(server.most_memory() < MOST_MEGABYTES, "{} MB", server.most_memory());
@@ -210,11 +234,9 @@ fn begun(server: &Server) -> TcpStream {
 fn a_server_that_is_told_to_stop_ends_its_streams_and_itself() {
     let home = Home::new();
     let run = talking(&home);
-    let mut server = Server::start(&home);
+    let server = Server::start(&home);
     let mut events = server.events(&run, None);
     assert!(events.next().is_some());
-    let pid = server.child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    server.stop();
     events.by_ref().count();
-    wait_until("the server has ended", || server.child.try_wait().unwrap());
 }

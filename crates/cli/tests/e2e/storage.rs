@@ -17,10 +17,10 @@ const LARGE: &str = "name: large\nsteps:\n  - id: fill\n    repeat:\n\
                      output: \"{{ steps.fill.output.count }}\"\n";
 
 /// A small disk of the test's own, where this user may mount one.
-struct SmallDisk(PathBuf);
+pub struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
-    fn mounted(at: &Path, size: &str) -> Option<SmallDisk> {
+    pub fn mounted(at: &Path, size: &str) -> Option<SmallDisk> {
         std::fs::create_dir_all(at).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", size, "small"]).arg(at).output().ok()?;
         mounted.status.success().then(|| SmallDisk(at.to_owned()))

@@ -58,7 +58,7 @@ fn missing(run: &RunFiles, name: &str, version: Option<u32>) -> String {
 
 pub async fn bytes(run: &RunFiles, hash: &str) -> Result<Vec<u8>, Failure> {
     let failed = |error| Failure::new(ErrorKind::Internal, format!("the stored value cannot be read: {error}"));
-    match run.store.get_blob(hash.to_owned()).await.map_err(failed)? {
+    match run.patience.outlast(|| run.store.get_blob(hash.to_owned())).await.map_err(failed)? {
         Some(bytes) => Ok(bytes),
         None => Err(wrong(format!("nothing is stored under {hash}"))),
     }

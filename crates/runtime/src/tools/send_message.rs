@@ -133,7 +133,8 @@ fn message(given: &Arguments, call: &ToolCall<'_>) -> Value {
 async fn note(call: &ToolCall<'_>, body: Value) -> Result<(), Failure> {
     let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |past| past.as_millis() as i64);
     let key = DocumentKey { kind: NOTIFICATION_KIND.into(), owner: String::new(), name: call.key.to_owned() };
-    let stored = call.run.store.put_document(Document { key, version: 1, at, body }).await;
+    let (run, document) = (call.run, Document { key, version: 1, at, body });
+    let stored = run.patience.outlast(|| run.store.put_document(document.clone())).await;
     stored.map_err(|error| Failure::new(ErrorKind::Internal, format!("the notification cannot be stored: {error}")))
 }
 

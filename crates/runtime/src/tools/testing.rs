@@ -31,7 +31,13 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(Shelf::default());
         let workspace = folder.path().into();
-        let run = RunFiles { run: RunId::nil(), workspace, store: store.clone(), artifacts: Vec::new() };
+        let run = RunFiles {
+            run: RunId::nil(),
+            workspace,
+            store: store.clone(),
+            patience: Arc::default(),
+            artifacts: Vec::new(),
+        };
         Bench { run, store, _folder: folder }
     }
 
@@ -144,6 +150,10 @@ impl Store for Shelf {
     fn awaiting(&self, _: Awaited) -> Reply<'_, Vec<RunId>> {
         absent()
     }
+    fn probe(&self) -> Reply<'_, ()> {
+        absent()
+    }
+
     fn put_blob(&self, bytes: Vec<u8>) -> Reply<'_, String> {
         let hash = blake3::hash(&bytes).to_hex().to_string();
         self.blobs.lock().unwrap().insert(hash.clone(), bytes);

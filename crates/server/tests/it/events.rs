@@ -1,11 +1,17 @@
 //! Events of runs as streams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::StreamExt;
-use relais_engine::RunId;
-use reqwest::Response;
+use relais_engine::{Millis, RunId};
+use relais_runtime::clock::{Clock, SystemClock};
+use relais_runtime::settings::Settings;
+use relais_service::access::{Scope, TokenId};
+use relais_service::{NewToken, Whose};
+use reqwest::{Method, Response};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::flows::ASKS;
 use crate::setup::Setup;
@@ -91,30 +97,105 @@ async fn an_open_stream_tells_what_happens_and_goes_on_after_an_end_that_was_tak
     assert!(rest.iter().all(|told| told.what != "run_started"));
 }
 
+/// How one of many clients reads.
+#[derive(Clone, Copy)]
+enum Reader {
+    /// As it comes.
+    Steady,
+    /// So many events at a time, each time on a new connection.
+    ComesBack(usize),
+    /// Nothing before the run has ended.
+    Late,
+}
+
+impl Reader {
+    async fn read(self, setup: Arc<Setup>, run: RunId, mut over: watch::Receiver<bool>) -> Vec<Told> {
+        let first = open(&setup, run, None).await;
+        match self {
+            Reader::Steady => read(first, usize::MAX).await,
+            Reader::Late => {
+                over.wait_for(|over| *over).await.unwrap();
+                read(first, usize::MAX).await
+            }
+            Reader::ComesBack(at_a_time) => {
+                let mut told = read(first, at_a_time).await;
+                while told.last().is_none_or(|last| last.what != "run_ended") {
+                    let last = told.last().map(|last| last.id.clone());
+                    told.extend(read(open(&setup, run, last.as_deref()).await, at_a_time).await);
+                }
+                told
+            }
+        }
+    }
+}
+
+/// Clients of one run. One in four comes back again and again, one in four reads late.
+const CLIENTS: usize = 200;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_watchers_of_a_busy_run_see_the_same() {
-    let setup = Setup::new().await;
-    let items = serde_json::to_string(&(0..400).collect::<Vec<u32>>()).unwrap();
+    let setup = Arc::new(Setup::new().await);
+    let items = serde_json::to_string(&(0..300).collect::<Vec<u32>>()).unwrap();
     let busy = format!(
         "name: busy\nagents: {{ a: {{ model: script/word.json, instructions: hi }} }}\nsteps:\n\
-         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  max: 400\n  do:\n\
+         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  max: 300\n  do:\n\
          \x20 - {{ id: say, agent: a, prompt: \"{{{{ item }}}}\" }}\n"
     );
     let run = setup.begin(&busy).await;
     setup.rested(run).await;
-    let mut readers = Vec::new();
-    for _ in 0..100 {
-        readers.push(tokio::spawn(read(open(&setup, run, None).await, usize::MAX)));
-    }
+    let over = watch::Sender::new(false);
+    let reader = |n: usize| [Reader::Steady, Reader::ComesBack(n + 300), Reader::Steady, Reader::Late][n % 4];
+    let read_by = |n| tokio::spawn(reader(n).read(setup.clone(), run, over.subscribe()));
+    let readers: Vec<_> = (0..CLIENTS).map(read_by).collect();
     setup.post(&format!("/api/v1/runs/{run}/signal"), json!({ "name": "go" })).await;
+    while setup.rested(run).await["status"] != "completed" {}
+    over.send_replace(true);
     let mut seen = Vec::new();
     for reader in readers {
         seen.push(reader.await.unwrap());
     }
     // More than is shared among watchers, so those who come now read the journal.
     let late = read(open(&setup, run, None).await, usize::MAX).await;
-    assert!(late.len() > 1_200, "{}", late.len());
-    assert!(seen.iter().all(|told| *told == late));
+    assert!(late.len() > 1_100, "{}", late.len());
+    for (n, told) in seen.iter().enumerate() {
+        assert!(*told == late, "client {n} saw {} of {} events", told.len(), late.len());
+    }
+}
+
+async fn open_as(setup: &Setup, run: RunId, token: &str) -> Response {
+    let request = setup.request(Method::GET, &format!("/api/v1/runs/{run}/events"));
+    request.bearer_auth(token).send().await.unwrap()
+}
+
+/// A token for reading, and its id.
+async fn token(setup: &Setup, expires_at: Option<Millis>) -> (String, TokenId) {
+    let (user, name, scopes) = ("somebody".into(), "test".into(), BTreeSet::from([Scope::Read]));
+    let (secret, record) = setup.service.create_token(NewToken { user, name, scopes, expires_at }).await.unwrap();
+    (secret, record.id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_token_is_revoked_or_runs_out() {
+    let setup = Setup::guarded(Settings::default()).await;
+    let run = setup.begin(ASKS).await;
+    setup.service.settle(run).await.unwrap();
+    let soon = SystemClock.now() + 1_000;
+    let (kept, revoked, ending) =
+        (token(&setup, None).await, token(&setup, None).await, token(&setup, Some(soon)).await);
+    let mut streams = Vec::new();
+    for (secret, _) in [&kept, &revoked, &ending] {
+        streams.push(tokio::spawn(read(open_as(&setup, run, secret).await, usize::MAX)));
+    }
+    setup.service.revoke_token(revoked.1, &Whose::Everybodys).await.unwrap();
+    for (stream, (secret, _)) in streams.drain(1..).zip([revoked, ending]) {
+        let told = stream.await.unwrap();
+        assert!(!told.is_empty() && told.iter().all(|told| told.what != "run_ended"), "{told:?}");
+        assert_eq!(open_as(&setup, run, &secret).await.status(), 401);
+    }
+    // Nobody else is cut off.
+    setup.service.answer(run, None, json!(true)).await.unwrap();
+    let told = streams.remove(0).await.unwrap();
+    assert_eq!(told.last().unwrap().what, "run_ended");
 }
 
 #[tokio::test(flavor = "multi_thread")]

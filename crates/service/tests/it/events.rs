@@ -68,7 +68,7 @@ async fn add_waiting(store: &MemoryStore, user: &str, event: String) {
     };
     let events = vec![Event::Signalled { signal: Signal::Pause, by: "a test".into() }];
     let entry = |seq| Entry { seq, at: 1, version: FORMAT, events: events.clone() };
-    let new = NewRun { entry: entry(1), summary, key: None, lease: None, blobs: Vec::new() };
+    let new = NewRun { entry: entry(1), more: Vec::new(), summary, key: None, lease: None, blobs: Vec::new() };
     store.create(new).await.unwrap();
     let (entry, awaited) = (entry(2).into(), Some(vec![event]));
     store.append(Batch { run, entry, summary: None, release: false, blobs: Vec::new(), awaited }).await.unwrap();

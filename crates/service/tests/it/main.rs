@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod budgets;
+mod crashes;
 mod events;
 mod feed;
 mod going_back;

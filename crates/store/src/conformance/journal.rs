@@ -18,6 +18,12 @@ pub(super) async fn created_once(Handles { here, there }: Handles) {
     assert_eq!(numbers(&*there, run).await, [1]);
     let late = NewRun { entry: entry(2), ..new_run(summary(super::run(), RunStatus::Running)) };
     assert!(matches!(here.create(late).await, Err(Error::Internal(_))), "a run starts with entry 1");
+    let gap = NewRun { more: vec![entry(2), entry(4)], ..new_run(summary(super::run(), RunStatus::Running)) };
+    assert!(matches!(here.create(gap).await, Err(Error::Internal(_))), "and goes on with the next one");
+    let long = NewRun { more: vec![entry(2), entry(3)], ..new_run(summary(super::run(), RunStatus::Pending)) };
+    let run = here.create(long).await.unwrap();
+    there.append(batch(run, 4)).await.unwrap();
+    assert_eq!(numbers(&*here, run).await, [1, 2, 3, 4], "all that it began with is there");
 }
 
 pub(super) async fn created_once_per_key_and_user(Handles { here, there }: Handles) {

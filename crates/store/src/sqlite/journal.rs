@@ -52,6 +52,7 @@ impl Card {
 
 pub(super) struct Opening {
     line: Line,
+    more: Vec<Line>,
     card: Card,
     key: Option<String>,
     lease: Option<(Owner, Millis)>,
@@ -60,11 +61,10 @@ pub(super) struct Opening {
 
 impl Opening {
     pub(super) fn of(new: NewRun) -> Result<Opening, Error> {
-        if new.entry.seq != 1 {
-            return Err(Error::Internal(format!("a run is created with entry 1, not {}", new.entry.seq)));
-        }
+        new.check_numbers()?;
         let line = Line::of(&new.entry)?;
-        Ok(Opening { line, card: Card::of(new.summary)?, key: new.key, lease: new.lease, blobs: new.blobs })
+        let more = new.more.iter().map(Line::of).collect::<Result<_, _>>()?;
+        Ok(Opening { line, more, card: Card::of(new.summary)?, key: new.key, lease: new.lease, blobs: new.blobs })
     }
 }
 
@@ -126,14 +126,17 @@ pub(super) fn create(db: &Connection, opening: &Opening) -> Result<Written<RunId
     if let Some(same) = is_first_entry(db, run, &opening.line)? {
         return if same { Ok(Written::quietly(run)) } else { Err(Error::Conflict { run, seq: 1 }.into()) };
     }
-    let line = &opening.line;
-    db.prepare_cached(INSERT_ENTRY)?.execute(params![id(&run), line.seq, line.at, line.version, line.events])?;
+    let mut last = 0;
+    for line in std::iter::once(&opening.line).chain(&opening.more) {
+        db.prepare_cached(INSERT_ENTRY)?.execute(params![id(&run), line.seq, line.at, line.version, line.events])?;
+        last = line.seq;
+    }
     insert_run(db, opening)?;
     if let Some((owner, until)) = &opening.lease {
         hold(db, owner, *until)?;
     }
     use_blobs(db, run, &opening.blobs)?;
-    Ok(Written { value: run, change: Some(Change { run, seq: 1 }) })
+    Ok(Written { value: run, change: Some(Change { run, seq: last.cast_unsigned() }) })
 }
 
 pub(super) fn append(db: &Connection, addition: &Addition) -> Result<Written<()>, Trouble> {

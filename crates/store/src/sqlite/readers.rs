@@ -1,11 +1,11 @@
 //! Connections for reading, used on threads that may block. Async code never waits inside SQLite.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
+use super::place::Place;
 use super::trouble::Trouble;
 use super::{Options, schema};
 use crate::Error;
@@ -14,7 +14,7 @@ use crate::Error;
 const MAX_READERS: usize = 4;
 
 pub(super) struct Readers {
-    path: PathBuf,
+    place: Arc<Place>,
     options: Options,
     turns: Arc<Semaphore>,
     /// Opened when first needed.
@@ -22,8 +22,8 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, options: Options) -> Readers {
-        Readers { path, options, turns: Arc::new(Semaphore::new(MAX_READERS)), idle: Mutex::default() }
+    pub(super) fn new(place: Arc<Place>, options: Options) -> Readers {
+        Readers { place, options, turns: Arc::new(Semaphore::new(MAX_READERS)), idle: Mutex::default() }
     }
 
     pub(super) async fn read<T, F>(self: &Arc<Self>, work: F) -> Result<T, Error>
@@ -44,15 +44,18 @@ impl Readers {
     }
 
     fn perform<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Trouble>) -> Result<T, Error> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let outcome = idle.map_or_else(|| schema::open_reader(&self.path, &self.options), Ok).and_then(|db| {
+        self.place.check()?;
+        let (idle, path) = (self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop(), self.place.path());
+        let outcome = idle.map_or_else(|| schema::open_reader(path, &self.options), Ok).and_then(|db| {
             let outcome = work(&db);
+            // It may have been opened in the moment in which another file came to its place.
+            self.place.check()?;
             // After trouble the next reader starts with a new connection.
             if outcome.is_ok() {
                 self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(db);
             }
             outcome
         });
-        outcome.map_err(|trouble| trouble.tell(&self.path))
+        outcome.map_err(|trouble| trouble.tell(path))
     }
 }

@@ -22,7 +22,7 @@ fn open(folder: &TempDir) -> Result<SqliteStore, Error> {
 #[track_caller]
 fn assert_unusable<T>(outcome: Result<T, Error>, word: &str) {
     match outcome {
-        Err(Error::Unusable(text)) => assert!(text.contains(word), "{text}"),
+        Err(Error::Unusable(text) | Error::OutOfReach(text)) => assert!(text.contains(word), "{text}"),
         Err(error) => panic!("{error:?}"),
         Ok(_) => panic!("should be unusable: {word}"),
     }
@@ -415,4 +415,31 @@ async fn others_see_that_records_have_changed() {
     here.change(vec![put(1)], 1).await.unwrap();
     let seen = tokio::time::timeout(Duration::from_secs(20), tail.recv()).await;
     assert_eq!(seen.expect("within moments"), Ok(Change::FOREIGN));
+}
+
+/// What a store says while its file is elsewhere, and that it goes on when all is as it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_moved_away_is_neither_read_nor_written_until_it_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).unwrap();
+    let run = started(&store, RunStatus::Running).await;
+    for name in ["relais.db", "relais.db-wal"] {
+        let (here, away) = (folder.path().join(name), folder.path().join("away"));
+        std::fs::rename(&here, &away).unwrap();
+        let (next, known) = (store.list(Filter::default()).await, "no longer there");
+        assert_unusable(next.map(drop), known);
+        assert_unusable(store.probe().await, known);
+        // Another file in its place is not taken for it.
+        std::fs::copy(&away, &here).unwrap();
+        assert_unusable(store.load(run, 0).await, "was replaced");
+        let length = std::fs::metadata(&here).unwrap().len();
+        assert_unusable(store.append(batch(run, 2)).await, "was replaced");
+        assert_eq!(std::fs::metadata(&here).unwrap().len(), length);
+        std::fs::rename(&away, &here).unwrap();
+        store.probe().await.unwrap();
+        assert_eq!(numbers(&store, run).await, [1], "{name}");
+    }
+    store.append(batch(run, 2)).await.unwrap();
+    drop(store);
+    assert_eq!(numbers(&open(&folder).unwrap(), run).await, [1, 2]);
 }

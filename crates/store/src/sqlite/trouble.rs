@@ -39,6 +39,7 @@ fn tell(error: &rusqlite::Error, path: &Path) -> Error {
     let Some(code) = error.sqlite_error_code() else {
         return Error::Internal(format!("the database {file}: {error}"));
     };
+    let text = |advice: &str| format!("the database {file} {advice} ({error})");
     let advice = match code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
             return Error::Busy(format!("{file} is held by another process ({error})"));
@@ -48,12 +49,16 @@ fn tell(error: &rusqlite::Error, path: &Path) -> Error {
             "cannot be written to; give this user the right to write the file and its folder"
         }
         ErrorCode::CannotOpen => "cannot be opened; check that its folder exists and that this user may write there",
-        ErrorCode::DatabaseCorrupt => "is damaged; restore a backup, or move the file away to start afresh",
-        ErrorCode::NotADatabase => "is not a database, or is damaged; restore a backup, or move the file away",
+        ErrorCode::DatabaseCorrupt => {
+            return Error::Unusable(text("is damaged; restore a backup, or move the file away to start afresh"));
+        }
+        ErrorCode::NotADatabase => {
+            return Error::Unusable(text("is not a database, or is damaged; restore a backup, or move the file away"));
+        }
         ErrorCode::SystemIoFailure => "cannot be read or written; check the disk and that the file is still there",
         _ => return Error::Internal(format!("the database {file}: {error}")),
     };
-    Error::Unusable(format!("the database {file} {advice} ({error})"))
+    Error::OutOfReach(text(advice))
 }
 
 #[cfg(test)]
@@ -71,16 +76,20 @@ mod tests {
         for code in [ffi::SQLITE_BUSY, ffi::SQLITE_LOCKED, ffi::SQLITE_BUSY_SNAPSHOT] {
             assert!(matches!(told(code), Error::Busy(_)), "{code}");
         }
-        let unusable = [
-            (ffi::SQLITE_FULL, "no space"),
-            (ffi::SQLITE_READONLY, "right to write"),
-            (ffi::SQLITE_CANTOPEN, "folder"),
-            (ffi::SQLITE_CORRUPT, "damaged"),
-            (ffi::SQLITE_NOTADB, "not a database"),
-            (ffi::SQLITE_IOERR_FSYNC, "check the disk"),
+        let mended = [
+            (ffi::SQLITE_FULL, "no space", true),
+            (ffi::SQLITE_READONLY, "right to write", true),
+            (ffi::SQLITE_CANTOPEN, "folder", true),
+            (ffi::SQLITE_IOERR_FSYNC, "check the disk", true),
+            (ffi::SQLITE_CORRUPT, "damaged", false),
+            (ffi::SQLITE_NOTADB, "not a database", false),
         ];
-        for (code, word) in unusable {
-            let Error::Unusable(text) = told(code) else { panic!("{code} is {:?}", told(code)) };
+        for (code, word, goes_on) in mended {
+            let text = match told(code) {
+                Error::OutOfReach(text) if goes_on => text,
+                Error::Unusable(text) if !goes_on => text,
+                other => panic!("{code} is {other:?}"),
+            };
             assert!(text.contains(word) && text.contains("/data/relais.db"), "{text}");
         }
         assert!(matches!(told(ffi::SQLITE_CONSTRAINT), Error::Internal(_)));

@@ -2,13 +2,14 @@
 //!
 //! No timer: the fsync in progress is the batching window. One lone append pays no delay, a thousand share one fsync.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+use super::place::Place;
 use super::trouble::Trouble;
 use crate::{Change, Error};
 
@@ -57,10 +58,14 @@ pub(super) enum Message {
 }
 
 impl Writer {
-    pub(super) fn start(db: Connection, path: PathBuf, changes: broadcast::Sender<Change>) -> Result<Writer, Error> {
+    pub(super) fn start(
+        db: Connection,
+        place: Arc<Place>,
+        changes: broadcast::Sender<Change>,
+    ) -> Result<Writer, Error> {
         let (queue, requests) = mpsc::channel(MAX_WAITING);
         let seen = data_version(&db).ok();
-        let mut bench = Bench { db, path, changes, seen };
+        let mut bench = Bench { db, place, changes, seen };
         let thread = std::thread::Builder::new()
             .name("relais-store".into())
             .spawn(move || bench.serve(requests))
@@ -135,15 +140,15 @@ type Group = Vec<Box<dyn Job>>;
 
 /// Why a whole transaction came to nothing.
 enum Lost {
-    /// It could not even begin: nobody's fault, the same for all.
-    Unopened(Error),
+    /// It could not even begin, or the file was gone when it was over: nobody's fault, the same for all.
+    All(Error),
     /// It was undone on the way or at the commit. One request may be the cause.
     Undone(Error),
 }
 
 struct Bench {
     db: Connection,
-    path: PathBuf,
+    place: Arc<Place>,
     changes: broadcast::Sender<Change>,
     /// SQLite's mark that moves when another connection has written.
     seen: Option<i64>,
@@ -175,7 +180,7 @@ impl Bench {
     fn commit(&mut self, group: &mut Group) {
         match self.attempt(group) {
             Ok(outcomes) => group.drain(..).zip(outcomes).for_each(|(job, outcome)| self.answer(job, outcome)),
-            Err(Lost::Unopened(error)) => group.drain(..).for_each(|job| job.answer(Err(error.clone()))),
+            Err(Lost::All(error)) => group.drain(..).for_each(|job| job.answer(Err(error.clone()))),
             Err(Lost::Undone(error)) if group.len() == 1 => {
                 group.drain(..).for_each(|job| job.answer(Err(error.clone())));
             }
@@ -185,15 +190,15 @@ impl Bench {
 
     /// After a failure that took the whole group with it: each on its own, so that only the cause fails.
     fn one_by_one(&mut self, group: &mut Group) {
-        let mut unopened: Option<Error> = None;
+        let mut lost: Option<Error> = None;
         for job in group.drain(..) {
             let mut alone = [job];
-            let outcome = match &unopened {
+            let outcome = match &lost {
                 Some(error) => Err(error.clone()),
                 None => match self.attempt(&mut alone) {
                     Ok(outcomes) => outcomes.into_iter().collect(),
                     Err(Lost::Undone(error)) => Err(error),
-                    Err(Lost::Unopened(error)) => Err(unopened.insert(error).clone()),
+                    Err(Lost::All(error)) => Err(lost.insert(error).clone()),
                 },
             };
             let [job] = alone;
@@ -213,11 +218,12 @@ impl Bench {
 
     /// One transaction around the group. The outcomes count only if it was committed.
     fn attempt(&self, group: &mut [Box<dyn Job>]) -> Result<Vec<Result<(), Error>>, Lost> {
-        let tell = |error: rusqlite::Error| Trouble::from(error).tell(&self.path);
-        self.statement("BEGIN IMMEDIATE").map_err(|error| Lost::Unopened(tell(error)))?;
+        let tell = |error: rusqlite::Error| Trouble::from(error).tell(self.place.path());
+        self.place.check().map_err(Lost::All)?;
+        self.statement("BEGIN IMMEDIATE").map_err(|error| Lost::All(tell(error)))?;
         let mut outcomes = Vec::with_capacity(group.len());
         for job in group {
-            let outcome = self.guarded(job.as_mut()).map_err(|trouble| trouble.tell(&self.path));
+            let outcome = self.guarded(job.as_mut()).map_err(|trouble| trouble.tell(self.place.path()));
             if self.db.is_autocommit() {
                 // SQLite has undone the whole transaction, not only this statement.
                 let gone = || Error::Internal("the transaction ended by itself".into());
@@ -231,6 +237,8 @@ impl Bench {
             }
             return Err(Lost::Undone(tell(error)));
         }
+        // Nobody is told that something is kept which lies where nobody finds it.
+        self.place.check().map_err(Lost::All)?;
         Ok(outcomes)
     }
 
