@@ -30,7 +30,7 @@ const RULES: &[&str] = &["equals", "not_equals", "contains", "in", "not_in", "gr
 const RULE_EXAMPLE: &str = "`\"filter_rules\": { \"folder\": \"inbox\", \"size\": { \"less_than\": 1000 } }`";
 
 impl Reader<'_> {
-    pub(super) fn steps_trigger(&mut self, field: Field<'_>, is_active: bool, workflow: &mut Workflow) {
+    pub(super) fn steps_trigger(&mut self, field: Field<'_>, workflow: &mut Workflow) {
         let Some(fields) = self.map(field.node, "a trigger", TRIGGER, EXAMPLE) else { return };
         self.steps_facts(&fields, FACTS);
         let event = given(&fields, "trigger_type_id").and_then(|field| self.name(field));
@@ -45,9 +45,7 @@ impl Reader<'_> {
         }
         let rules = given(&fields, "filter_rules");
         let filter = rules.map(|field| self.filter_rules(field)).unwrap_or_default();
-        if is_active {
-            workflow.triggers.push(Trigger { filter, ..Trigger::new(TriggerOn::Event(event)) });
-        }
+        workflow.triggers.push(Trigger { filter, ..Trigger::new(TriggerOn::Event(event)) });
     }
 
     /// The same rules in the words of the native format.
