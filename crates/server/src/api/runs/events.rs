@@ -74,8 +74,9 @@ async fn events(
     Query(from): Query<From>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let header = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
-    let seen = header.map(str::to_owned).or(from.last_event_id).filter(|id| !id.is_empty());
+    // What is no text is no id either, and is refused as such.
+    let header = headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    let seen = header.filter(|id| !id.is_empty()).or(from.last_event_id).filter(|id| !id.is_empty());
     let after = seen.map(|id| place(&id)).transpose()?;
     let held = app.room.lasting()?;
     let mut following = service.follow_after(run, after.unwrap_or_default()).await?;

@@ -34,7 +34,7 @@ struct StartText {
     /// The branch of a graph, or one of several workflows of a definition.
     branch: Option<String>,
     #[serde(default)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     input: Value,
     #[serde(default)]
     thread: String,
@@ -69,7 +69,7 @@ struct Started {
 ///
 /// Whoever may do this could also keep the definition as a workflow and start that, so both must be allowed.
 #[utoipa::path(post, path = "/runs", operation_id = "start_run", tag = "runs", request_body = StartText,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run")),
+    params(IdempotencyKey),
     responses((status = CREATED, body = Started, headers(("Location" = String, description = "The new run"))), Problems))]
 async fn start(
     Writes(_writes): Writes,
