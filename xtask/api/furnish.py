@@ -20,6 +20,7 @@ steps:
   - {{ id: save, tool: save_artifact, with: {{ name: note.md, content: "a {{{{ steps.say.output }}}}" }} }}
   - {{ id: sure, ask: {{ question: "{question}", approve: true }} }}
 """
+GRAPH = {"nodes": [{"id": "a", "type": "set", "config": {"set": {"x": 1}}}], "edges": []}
 # How often something is asked for that is there; else it is made up.
 PROBABILITY = 0.8
 # The server takes note of the end of a run in the background.
@@ -78,6 +79,7 @@ def everything():
     runs = [waiting(main) for _ in range(4)] + [ended(main) for _ in range(3)]
     view = ask("GET", f"/api/v1/runs/{runs[-1]}/view?format=steps")
     stepped = [made_of_steps(f"stepped {n}") for n in range(3)]
+    triggered = [made_of_steps(f"triggered {n}") for n in range(6)]
     steps = [{"type": "custom_llm", "name": f"alone {n}", "model": "sim/any", "system_prompt": "Hi"} for n in range(3)]
     agents = [{"name": f"agent {n}", "definition": {"model": "sim/any", "instructions": "Hi"}} for n in range(3)]
     made = lambda path, bodies, id: [ask("POST", path, body)[id] for body in bodies]
@@ -92,8 +94,9 @@ def everything():
         "run": runs,
         "told": [ended(main)],
         "output": [step["output"]["uuid"] for step in view["step_instances"] if step.get("output")],
-        "step": made("/api/v1/steps", steps, "uuid") + [one["steps"][0]["uuid"] for one in stepped],
-        "trigger": [one["trigger"]["uuid"] for one in stepped],
+        "step": made("/api/v1/steps", steps, "uuid") + [one["steps"][0]["uuid"] for one in triggered],
+        "placed": [step["uuid"] for one in stepped for step in one["steps"]],
+        "trigger": [one["trigger"]["uuid"] for one in triggered],
         "agent": made("/api/v1/agents", agents, "id"),
         "schedule": made(f"/api/v1/workflows/{main}/schedules", times, "id"),
         "notification": notifications(4),
@@ -101,6 +104,8 @@ def everything():
         "token": [token["token"]["id"] for token in tokens],
         "artifact": ["note.md"],
         "version": [1, 2],
+        "place": ["say", "save", "sure"],
+        "definition": [DEFINITION.format(name="sent", question="Go on?"), hooked, json.dumps(GRAPH)],
     }
 
 
@@ -111,7 +116,7 @@ PLACES = {
     "instances/{id}": "run",
     "outputs/{id}": "output",
     "steps/{id}": "step",
-    "steps/{step_id}": "step",
+    "steps/{step_id}": "placed",
     "triggers/{id}": "trigger",
     "agents/{id}": "agent",
     "schedules/{id}": "schedule",
@@ -121,11 +126,25 @@ PLACES = {
     "artifacts/{name}": "artifact",
     "versions/{version}": "version",
 }
-# A stream ends with its run: nobody else may take this one up again.
+# What bodies name, wherever they have a field of that name.
+FIELDS = {"workflow": "workflow", "from": "place", "version": "version", "step_uuid": "step", "definition": "definition"}
+# A stream ends with its run: nobody else may take this one up again. Others are listened to for so long.
 STREAMED = ["stream_run_events"]
+STREAM_S = 2
 # Operations that change a workflow so that others could not use it any more have their own.
 STEPPED = ["add_step", "reorder_steps", "remove_step", "roll_back_workflow"]
 SPARE = ["update_workflow", "delete_workflow"]
+
+
+def bound(place, name):
+    return f'"{place}" = {{ dictionary = "{name}", probability = {PROBABILITY} }}'
+
+
+def fields(operation, schemas):
+    """The fields of the body that can name something."""
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    schema = schemas.get(content.get("schema", {}).get("$ref", "").split("/")[-1], {})
+    return [bound(f"body.{field}", FIELDS[field]) for field in schema.get("properties", {}) if field in FIELDS]
 
 
 def bindings(path, operation):
@@ -142,7 +161,7 @@ def bindings(path, operation):
             name = "stepped" if is_stepped else "spare" if operation in SPARE else name
         if operation in STREAMED:
             name = "told"
-        yield f'"path.{part[1:-1]}" = {{ dictionary = "{name}", probability = {PROBABILITY} }}'
+        yield bound(f"path.{part[1:-1]}", name)
 
 
 # What schemathesis only warns of otherwise: then less would be tried than it seems.
@@ -155,12 +174,14 @@ def main():
     print(f"warnings = {{ fail-on = {json.dumps(FAIL_ON)} }}\n")
     for name, values in everything().items():
         print(f"[dictionaries.{name}]\nvalues = {json.dumps(values)}\n")
-    for path, methods in ask("GET", "/api/v1/openapi.json")["paths"].items():
+    document = ask("GET", "/api/v1/openapi.json")
+    for path, methods in document["paths"].items():
         for operation in methods.values():
-            found = ", ".join(bindings(path, operation["operationId"]))
+            id = operation["operationId"]
+            found = ", ".join([*bindings(path, id), *fields(operation, document["components"]["schemas"])])
             if found:
-                id = operation["operationId"]
-                print(f'[[operations]]\ninclude-operation-id = "{id}"\nparameters = {{ {found} }}\n')
+                patience = f"request-timeout = {STREAM_S}\n" if id in STREAMED else ""
+                print(f'[[operations]]\ninclude-operation-id = "{id}"\n{patience}parameters = {{ {found} }}\n')
 
 
 main()

@@ -54,8 +54,10 @@ async fn a_run_is_answered_at_once_and_goes_on() {
     assert_eq!(setup.service.output(id).await.unwrap(), "Ada");
     let wrong = json!({ "input": { "nmae": "Ada" } });
     refused(&setup, Method::POST, "/api/v1/workflows/greet/run", wrong, 422, "did you mean `name`?").await;
-    let other = json!({ "version": 7 });
-    refused(&setup, Method::POST, "/api/v1/workflows/greet/run", other, 404, "no version 7").await;
+    for version in [7, u64::MAX] {
+        let (other, part) = (json!({ "version": version }), format!("no version {version}"));
+        refused(&setup, Method::POST, "/api/v1/workflows/greet/run", other, 404, &part).await;
+    }
     let branch = json!({ "branch": "side" });
     refused(&setup, Method::POST, "/api/v1/workflows/greet/run", branch, 422, "no branch `side`").await;
 }
