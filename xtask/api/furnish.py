@@ -170,6 +170,7 @@ FAIL_ON = ["missing_auth", "method_not_allowed", "unresolvable_reference", "unma
 
 def main():
     # Before the tables. The token stays in the environment.
+    print("cache = { enabled = false }")
     print('headers = { Authorization = "Bearer ${TOKEN}" }')
     print(f"warnings = {{ fail-on = {json.dumps(FAIL_ON)} }}\n")
     for name, values in everything().items():
