@@ -252,6 +252,7 @@ pub struct StartRun {
     #[serde(default)]
     pub simulate: bool,
     /// What made-up answers are made from.
+    #[schema(format = "uint64")]
     pub seed: Option<u64>,
     /// Takes the place of every agent's model.
     pub model: Option<String>,

@@ -42,6 +42,7 @@ struct StartText {
     #[serde(default)]
     simulate: bool,
     /// What made-up answers are made from.
+    #[schema(format = "uint64")]
     seed: Option<u64>,
     /// Takes the place of every agent's model.
     model: Option<String>,
