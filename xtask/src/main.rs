@@ -28,12 +28,12 @@ struct Arguments {
 enum Command {
     /// Install the servers that the tests talk to into the target folder
     Setup,
-    /// Set up, then run every check: format, clippy, tests, tidy, simulator
+    /// Set up, then run every check: format, clippy, tests, tidy, API, simulator
     Test(test::Arguments),
     /// Check the rules of STYLE.md that a program can check
     Tidy(tidy::Arguments),
     /// Let schemathesis make requests to a server from its OpenAPI document
-    Api,
+    Api(api::Arguments),
     /// Run seeded simulations in release mode
     Sim(sim::Arguments),
     /// Build in release mode and measure
@@ -58,7 +58,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Setup => setup::run(&workspace),
         Command::Test(arguments) => test::run(&workspace, &arguments),
         Command::Tidy(arguments) => tidy::run(&workspace, &arguments),
-        Command::Api => api::run(&workspace),
+        Command::Api(arguments) => api::run(&workspace, &arguments),
         Command::Sim(arguments) => sim::run(&workspace, &arguments),
         Command::Bench(arguments) => bench::run(&workspace, &arguments),
         Command::Golden(arguments) => golden::run(&workspace, &arguments),

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::workspace::{Workspace, run as run_program, succeeds};
-use crate::{setup, sim, tidy};
+use crate::{api, setup, sim, tidy};
 
 /// Enough to meet each kind of fault many times within a minute; `cargo xtask sim` goes further.
 const SEEDS: u64 = 300;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Leave out format, clippy and the simulator
+    /// Leave out format, clippy, the API and the simulator
     #[arg(long)]
     quick: bool,
     /// Only tests whose name contains one of these
@@ -38,6 +38,7 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     }
     report.stage("tidy", || tidy::check(workspace));
     if !arguments.quick {
+        attack(workspace, ready, &mut report);
         simulate(workspace, &mut report);
     }
     report.finish()
@@ -61,6 +62,15 @@ fn clippy(workspace: &Workspace) -> Command {
 
 fn documentation_tests(workspace: &Workspace) -> Command {
     workspace.cargo(["test", "--doc", "--workspace", "--locked", "--quiet"])
+}
+
+/// Requests that are made up need what the setup has installed.
+fn attack(workspace: &Workspace, ready: bool, report: &mut Report) {
+    if ready {
+        report.stage("api", || api::run(workspace, &api::Arguments::default()));
+    } else {
+        report.skip("api", "the setup failed");
+    }
 }
 
 fn simulate(workspace: &Workspace, report: &mut Report) {

@@ -1,6 +1,7 @@
 //! The format `steps`: a workflow as it is exported with its details: one line of steps behind a trigger.
 //!
-//! - Used: `uuid` (a second name), `name`, `description`, `is_active` (false: no trigger), `trigger`, `steps`
+//! - Used: `uuid` (a second name), `name`, `description`, `is_active` (false: the trigger does not fire), `trigger`,
+//!   `steps`
 //! - Understood, without effect on a run: `user_id`, `trigger_uuid`, `template_id`, `template_version`, `created_at`,
 //!   `updated_at`; at a step also `description` and `generated_summary`
 //!
@@ -61,9 +62,9 @@ impl Reader<'_> {
             description: given(fields, "description").and_then(|field| self.text(field)).unwrap_or_default(),
             ..Workflow::default()
         };
-        let is_active = given(fields, "is_active").and_then(|field| self.flag(field)).unwrap_or(true);
+        workflow.paused = given(fields, "is_active").and_then(|field| self.flag(field)) == Some(false);
         if let Some(field) = given(fields, "trigger") {
-            self.steps_trigger(field, is_active, &mut workflow);
+            self.steps_trigger(field, &mut workflow);
         }
         let items = self.steps_list(fields);
         let listing = Listing::of(items);

@@ -25,7 +25,9 @@ pub(crate) fn native(workflow: &Workflow) -> String {
     limits(&mut fields, &workflow.limits);
     policies(&mut fields, workflow);
     fields.some("notify", notify(&workflow.notify));
-    fields.some("triggers", filled(workflow.triggers.iter().map(trigger).collect()));
+    // The native format cannot say that triggers are switched off: it says nothing of them.
+    let triggers = workflow.triggers.iter().filter(|_| !workflow.paused);
+    fields.some("triggers", filled(triggers.map(trigger).collect()));
     fields.some("mcp", by_name(workflow.servers.iter().map(|(name, it)| (name, server(it)))));
     fields.some("tools", by_name(workflow.tools.iter().map(|(name, it)| (name, tool_rule(it)))));
     fields.some("agents", by_name(workflow.agents.iter().map(|(name, it)| (name, agent(it)))));

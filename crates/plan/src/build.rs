@@ -77,6 +77,7 @@ fn plan_of(
         on_failure: workflow.on_failure,
         on_tool_drift: workflow.on_tool_drift,
         triggers: workflow.triggers,
+        paused: workflow.paused,
         notify: workflow.notify,
     }
 }

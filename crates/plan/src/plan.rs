@@ -52,6 +52,9 @@ pub struct Plan {
     pub on_tool_drift: OnToolDrift,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<Trigger>,
+    /// Its author has switched the triggers off: a workflow that is kept begins paused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
     pub notify: Notify,
 }
 

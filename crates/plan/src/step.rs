@@ -28,6 +28,8 @@ pub struct Workflow {
     pub on_step_failure: LaneFailure,
     pub on_tool_drift: OnToolDrift,
     pub triggers: Vec<Trigger>,
+    /// Its triggers do not fire until somebody says so.
+    pub paused: bool,
     pub notify: Notify,
 }
 

@@ -54,6 +54,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             let text = format!("the body has more than {MAX_VALUES} values, an object counted as {OBJECT_WEIGHT}");
             return Err(Problem::invalid(text));
         }
+        must_be_an_object(&bytes)?;
         let is_named = names_user(&bytes, access.as_ref())?;
         parsed(&bytes).or_else(|problem| if is_named { without_user(&bytes) } else { Err(problem) }).map(Json)
     }
@@ -77,6 +78,14 @@ pub async fn read(request: Request) -> Result<Bytes, Problem> {
             let text = format!("the body did not come within {} s", BODY_TIME.as_secs());
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", text))
         }
+    }
+}
+
+/// A list would be read as the fields of an object in their order, which nobody means.
+fn must_be_an_object(text: &[u8]) -> Result<(), Problem> {
+    match text.trim_ascii_start().first() {
+        Some(b'{') => Ok(()),
+        _ => Err(Problem::invalid("the body must be a JSON object: `{ … }`")),
     }
 }
 

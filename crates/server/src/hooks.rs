@@ -42,7 +42,7 @@ struct Taken {
 
 /// Send data to a webhook: JSON, or a form.
 #[utoipa::path(post, path = "/hooks/{id}", operation_id = "post_hook", tag = "hooks", security(()),
-    request_body(content = Object, description = "What happened, as the sender tells it"),
+    request_body(content = Value, description = "What happened, as the sender tells it"),
     params(("id" = String, Path, description = "The id that the trigger names"),
         ("Idempotency-Key" = Option<String>, Header, description = "The sender's id of this delivery; also as `webhook-id`, `svix-id` or `X-GitHub-Delivery`"),
         ("X-Signature-256" = Option<String>, Header, description = "`sha256=` and the HMAC-SHA256 of the body in hex, where the trigger has a secret; also in the forms of GitHub and Standard Webhooks")),

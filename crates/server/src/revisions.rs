@@ -5,7 +5,11 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use relais_service::{Once, Service};
 use serde::Serialize;
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::body::Json;
 use crate::problem::Problem;
@@ -52,8 +56,35 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     }
 }
 
+impl IntoParams for IfMatch {
+    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![documented("If-Match", "Only if what is to be changed is still at this ETag")]
+    }
+}
+
 /// The same key again means the same request again.
 pub struct IdempotencyKey(pub Option<String>);
+
+impl IdempotencyKey {
+    /// For a request that makes something.
+    pub fn once(self, service: &Service, route: &str, body: &impl Serialize) -> Option<Once> {
+        let asked = serde_json::to_string(body).unwrap_or_default();
+        self.0.map(|key| Once::new(service, route, &key, &asked))
+    }
+}
+
+impl IntoParams for IdempotencyKey {
+    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![documented("Idempotency-Key", "The same key again answers what the first request made")]
+    }
+}
+
+/// A header that may be left out.
+fn documented(name: &str, about: &str) -> Parameter {
+    let text = ObjectBuilder::new().schema_type(Type::String).build();
+    let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header).description(Some(about));
+    parameter.schema(Some(text)).build()
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = Problem;

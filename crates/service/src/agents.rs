@@ -111,6 +111,7 @@ impl Service {
         let (id, now) = (once.as_ref().map_or_else(Uuid::now_v7, |once| once.id), self.core.clock.now());
         let agent = Agent { id, name, description, definition, created_at: now, updated_at: now };
         must_be_an_agent(&agent)?;
+        self.check_agent(&agent).await?;
         let mut edits = self.name_edits(&agent, None).await?;
         edits.push(kept::put(self.user(), &agent, Expect::Absent)?);
         edits.extend(once.as_ref().map(|once| kept::put(self.user(), once, Expect::Absent)).transpose()?);
@@ -136,6 +137,9 @@ impl Service {
             return Ok(At { it: before, revision: read_at });
         }
         must_be_an_agent(&agent)?;
+        if agent.definition != before.definition {
+            self.check_agent(&agent).await?;
+        }
         let agent = Agent { updated_at: self.core.clock.now(), ..agent };
         let mut edits = self.name_edits(&agent, Some(&before.name)).await?;
         edits.push(kept::put(self.user(), &agent, Expect::Revision(read_at))?);

@@ -8,9 +8,10 @@ use relais_plan::{Plan, Severity, Span, Trigger, schedule};
 use relais_runtime::models;
 use relais_runtime::tool::ToolSpec;
 use relais_runtime::tools::Listed;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::agents::Agent;
 use crate::library::Library;
 use crate::workflows::Written;
 use crate::{Error, Finding, Format, ReadOptions, Service};
@@ -77,12 +78,19 @@ impl Service {
         })
     }
 
-    /// Everything that is wrong with an agent, as a workflow that uses it would find it.
-    pub async fn check_agent(&self, definition: &Value) -> Result<(), Error> {
-        let steps = json!([{ "id": "step", "agent": "agent", "prompt": "work" }]);
-        let text = json!({ "name": "check", "agents": { "agent": definition }, "steps": steps }).to_string();
+    /// Everything that is wrong with an agent, as a workflow that uses it would find it: a tool that is not there is told
+    /// now, and not only then. What is found is of the agent as a whole: its shape has been checked before.
+    pub(crate) async fn check_agent(&self, agent: &Agent) -> Result<(), Error> {
+        let steps = json!([{ "id": "step", "agent": agent.name, "prompt": "work" }]);
+        let agents = Map::from_iter([(agent.name.clone(), agent.definition.clone())]);
+        let text = json!({ "name": "check", "agents": agents, "steps": steps }).to_string();
         let report = self.check_definition(Written { text, format: Some(Format::Native), lenient: false }).await?;
-        if report.runs { Ok(()) } else { Err(Error::Findings(report.findings)) }
+        if report.runs {
+            return Ok(());
+        }
+        let of_agent =
+            |found: Finding| Finding { severity: found.severity, help: found.help, ..Finding::whole(found.message) };
+        Err(Error::Findings(report.findings.into_iter().map(of_agent).collect()))
     }
 
     fn part(&self, branch: Option<&str>, plan: &Plan, findings: &mut Vec<Finding>) -> Outline {

@@ -46,7 +46,8 @@ impl Service {
     pub(crate) async fn numbered(&self, workflow: &Workflow, number: u64) -> Result<Numbered, Error> {
         let key = version_key(self.user(), workflow.id);
         let document = match number {
-            0 => None,
+            // What is above the newest may be too large even to be asked for.
+            number if number == 0 || number > workflow.version => None,
             number => self.core.store.get_document(key, Some(number)).await?,
         };
         let Some(Document { at, body, .. }) = document else { return Err(no_version(workflow, number)) };

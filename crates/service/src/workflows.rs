@@ -347,6 +347,7 @@ impl Service {
         if let Some(Written { text, format, lenient }) = new.definition {
             let compiled = self.compile(id, new.name, text, format).await?;
             adopt(&mut workflow, compiled.whole.main.plan.as_ref());
+            pause(&mut workflow, compiled.whole.main.plan.as_ref());
             edits = self.compiled_edits(&mut workflow, compiled, "created", lenient).await?;
         }
         must_be_named(&workflow)?;
@@ -357,11 +358,18 @@ impl Service {
 
     /// A workflow by its id, its alias or its name.
     pub async fn find_workflow(&self, text: &str) -> Result<At<Workflow>, Error> {
-        if let Ok(id) = text.parse::<Uuid>() {
-            return self.kept(&id.to_string()).await;
+        let id = text.parse::<Uuid>().ok().map(|id| id.to_string());
+        if let Some(id) = &id
+            && let Some(found) = self.find_kept(id).await?
+        {
+            return Ok(found);
         }
+        // A workflow that comes from elsewhere may bring the id that it had there as its alias.
         if let Some(At { it: alias, .. }) = self.find_kept::<Alias>(text).await? {
             return self.kept(&alias.workflow.to_string()).await;
+        }
+        if let Some(id) = id {
+            return self.kept(&id).await;
         }
         let mut named = self.page_kept::<Workflow>(Some(text), None, MAX_AMBIGUOUS).await?;
         if named.len() > 1 {
@@ -437,7 +445,11 @@ impl Service {
             // The text is what counts from here on; step objects are made of it again when somebody wants them.
             edits.extend(self.step_removals(&workflow));
             workflow.steps.clear();
-            edits.extend(self.version_edits(&mut workflow, text, format, reason, lenient).await?);
+            let compiled = self.compile(workflow.id, Some(workflow.name.clone()), text, format).await?;
+            if change.status.is_none() {
+                pause(&mut workflow, compiled.whole.main.plan.as_ref());
+            }
+            edits.extend(self.compiled_edits(&mut workflow, compiled, reason, lenient).await?);
         }
         if workflow == before {
             return Ok(At { it: before, revision: read_at });
@@ -506,6 +518,15 @@ fn adopt(workflow: &mut Workflow, plan: Option<&relais_plan::Plan>) {
     }
 }
 
+/// A definition may say that it is not active. That it is active again is said of the workflow, since a text that says
+/// nothing of it must not start what somebody has paused.
+fn pause(workflow: &mut Workflow, plan: Option<&relais_plan::Plan>) {
+    let is_active = workflow.status == WorkflowStatus::Active;
+    if is_active && plan.is_some_and(|plan| plan.paused) {
+        workflow.status = WorkflowStatus::Paused;
+    }
+}
+
 fn apply(workflow: &mut Workflow, change: &WorkflowChange) {
     if let Some(name) = &change.name {
         workflow.name = name.clone();
@@ -529,8 +550,8 @@ pub(crate) fn must_be_named(workflow: &Workflow) -> Result<(), Error> {
     must_be_described(&workflow.description)?;
     let Some(alias) = &workflow.alias else { return Ok(()) };
     must_be_short("alias", alias)?;
-    if alias.trim().is_empty() || alias.parse::<Uuid>().is_ok() {
-        return Err(Error::Invalid(format!("`{alias}` is no alias: it needs a letter, and is not written as an id")));
+    if alias.trim().is_empty() {
+        return Err(Error::Invalid(format!("`{alias}` is no alias: it needs a letter")));
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ const RULES: &[&str] = &["equals", "not_equals", "contains", "in", "not_in", "gr
 const RULE_EXAMPLE: &str = "`\"filter_rules\": { \"folder\": \"inbox\", \"size\": { \"less_than\": 1000 } }`";
 
 impl Reader<'_> {
-    pub(super) fn steps_trigger(&mut self, field: Field<'_>, is_active: bool, workflow: &mut Workflow) {
+    pub(super) fn steps_trigger(&mut self, field: Field<'_>, workflow: &mut Workflow) {
         let Some(fields) = self.map(field.node, "a trigger", TRIGGER, EXAMPLE) else { return };
         self.steps_facts(&fields, FACTS);
         let event = given(&fields, "trigger_type_id").and_then(|field| self.name(field));
@@ -45,11 +45,9 @@ impl Reader<'_> {
         }
         let rules = given(&fields, "filter_rules");
         let filter = rules.map(|field| self.filter_rules(field)).unwrap_or_default();
-        if is_active {
-            // Each event that passes starts an instance, whatever others are doing.
-            let overlap = Overlap::Allow;
-            workflow.triggers.push(Trigger { filter, overlap, ..Trigger::new(TriggerOn::Event(event)) });
-        }
+        // Each event that passes starts an instance, whatever others are doing.
+        let overlap = Overlap::Allow;
+        workflow.triggers.push(Trigger { filter, overlap, ..Trigger::new(TriggerOn::Event(event)) });
     }
 
     /// The same rules in the words of the native format.

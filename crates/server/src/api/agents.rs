@@ -1,6 +1,6 @@
 //! Agents: made, read, changed, deleted.
 
-use relais_service::{Agent, AgentChange, At, NewAgent, Once};
+use relais_service::{Agent, AgentChange, At, NewAgent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Writes};
 use crate::pages::{Page, Paging};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::{Created, IdempotencyKey, IfMatch, Tagged};
 use crate::times::instant;
 
@@ -77,7 +77,7 @@ pub struct UpdateAgent {
 
 /// List agents, newest first.
 #[utoipa::path(get, path = "/agents", operation_id = "list_agents", tag = "agents", params(Paging),
-    responses((status = OK, body = Page<AgentView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<AgentView>), Problems))]
 async fn list(Reads(service): Reads, Query(paging): Query<Paging>) -> Result<Json<Page<AgentView>>, Problem> {
     let limit = paging.limit();
     let (found, next) = service.agents(paging.cursor, limit).await?;
@@ -86,15 +86,14 @@ async fn list(Reads(service): Reads, Query(paging): Query<Paging>) -> Result<Jso
 
 /// Make an agent.
 #[utoipa::path(post, path = "/agents", operation_id = "create_agent", tag = "agents", request_body = CreateAgent,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first agent")),
-    responses((status = CREATED, body = AgentView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(IdempotencyKey),
+    responses((status = CREATED, body = AgentView), Problems))]
 async fn create(
     Writes(service): Writes,
-    IdempotencyKey(key): IdempotencyKey,
+    key: IdempotencyKey,
     Json(body): Json<CreateAgent>,
 ) -> Result<Created<AgentView>, Problem> {
-    let asked = serde_json::to_string(&body).unwrap_or_default();
-    let once = key.map(|key| Once::new(&service, "agents", &key, &asked));
+    let once = key.once(&service, "agents", &body);
     let CreateAgent { name, description, definition } = body;
     let new = NewAgent { name, description, definition: Value::Object(definition), once };
     let made = service.create_agent(new).await?;
@@ -104,7 +103,7 @@ async fn create(
 /// Read an agent by id or name.
 #[utoipa::path(get, path = "/agents/{id}", operation_id = "get_agent", tag = "agents",
     params(("id" = String, Path, description = "Id or name")),
-    responses((status = OK, body = AgentView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = AgentView), Problems))]
 async fn get(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged<AgentView>, Problem> {
     Ok(AgentView::tagged(service.find_agent(&id).await?))
 }
@@ -112,8 +111,8 @@ async fn get(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged<Age
 /// Change an agent; each workflow that uses it gets a new version in the same change.
 #[utoipa::path(patch, path = "/agents/{id}", operation_id = "update_agent", tag = "agents", request_body = UpdateAgent,
     params(("id" = String, Path, description = "Id or name"),
-        ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = OK, body = AgentView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        IfMatch),
+    responses((status = OK, body = AgentView), Problems))]
 async fn update(
     Writes(service): Writes,
     Path(id): Path<String>,
@@ -128,8 +127,8 @@ async fn update(
 /// Delete an agent that no workflow uses.
 #[utoipa::path(delete, path = "/agents/{id}", operation_id = "delete_agent", tag = "agents",
     params(("id" = String, Path, description = "Id or name"),
-        ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = NO_CONTENT), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        IfMatch),
+    responses((status = NO_CONTENT), Problems))]
 async fn delete(
     Writes(service): Writes,
     Path(id): Path<String>,

@@ -11,7 +11,7 @@ use super::workflows::DefinitionText;
 use crate::App;
 use crate::body::Json;
 use crate::caller::Reads;
-use crate::problem::{Finding, Problem};
+use crate::problem::{Finding, Problem, Problems};
 use crate::times::instant;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -108,7 +108,7 @@ pub struct ConvertedDefinition {
 
 /// Check a definition; nothing is kept, run or asked.
 #[utoipa::path(post, path = "/definitions/check", operation_id = "check_definition", tag = "definitions", request_body = CheckDefinition,
-    responses((status = OK, body = DefinitionReport), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = DefinitionReport), Problems))]
 async fn check(Reads(service): Reads, Json(body): Json<CheckDefinition>) -> Result<Json<DefinitionReport>, Problem> {
     let written = body.definition.written(body.format.as_deref(), true)?;
     Ok(Json(service.check_definition(written).await?.into()))
@@ -116,7 +116,7 @@ async fn check(Reads(service): Reads, Json(body): Json<CheckDefinition>) -> Resu
 
 /// Write a definition of any format in the native one.
 #[utoipa::path(post, path = "/definitions/convert", operation_id = "convert_definition", tag = "definitions", request_body = ConvertDefinition,
-    responses((status = OK, body = ConvertedDefinition), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = ConvertedDefinition), Problems))]
 async fn convert(
     Reads(service): Reads,
     Json(body): Json<ConvertDefinition>,
@@ -128,7 +128,7 @@ async fn convert(
 
 /// The JSON Schema of the native format, for editors and assistants.
 #[utoipa::path(get, path = "/definitions/schema", operation_id = "get_definition_schema", tag = "definitions",
-    responses((status = OK, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Object), Problems))]
 async fn schema(Reads(service): Reads) -> Json<Value> {
     Json(service.definition_schema())
 }

@@ -69,7 +69,7 @@ async fn list(
 /// Start a run by hand; it goes on in the background.
 #[utoipa::path(post, path = "/workflows/{id}/instances", operation_id = "create_instance", tag = "instances", request_body = CreateInstance,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run"),
+        IdempotencyKey,
         ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
     responses((status = ACCEPTED, body = Instance), Problems))]
 async fn create(

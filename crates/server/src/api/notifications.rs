@@ -12,7 +12,7 @@ use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Runs};
 use crate::pages::{Page, Paging, bounded};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::times::instant;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -120,7 +120,7 @@ fn page<T, R: From<T>>(items: Vec<T>, limit: usize, id: fn(&R) -> Uuid) -> Page<
 /// List notifications, newest first.
 #[utoipa::path(get, path = "/notifications", operation_id = "list_notifications", tag = "notifications",
     params(Which), responses((status = OK, body = Page<NotificationRow>),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    Problems))]
 async fn list(
     Reads(service): Reads,
     Query(Which { unread, limit, cursor }): Query<Which>,
@@ -134,7 +134,7 @@ async fn list(
 /// Read one notification.
 #[utoipa::path(get, path = "/notifications/{id}", operation_id = "get_notification", tag = "notifications",
     params(("id" = Uuid, Path)), responses((status = OK, body = NotificationRow),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    Problems))]
 async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Json<NotificationRow>, Problem> {
     Ok(Json(service.notification(id).await?.into()))
 }
@@ -142,7 +142,7 @@ async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Json<Notific
 /// Mark a notification as read or unread.
 #[utoipa::path(patch, path = "/notifications/{id}", operation_id = "mark_notification", tag = "notifications",
     params(("id" = Uuid, Path)), request_body = Marked, responses((status = OK, body = NotificationRow),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    Problems))]
 async fn mark(
     Runs(service): Runs,
     Path(id): Path<Uuid>,
@@ -153,7 +153,7 @@ async fn mark(
 
 /// Mark all notifications as read.
 #[utoipa::path(post, path = "/notifications/read", operation_id = "read_notifications", tag = "notifications",
-    responses((status = OK, body = Read), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Read), Problems))]
 async fn read_all(Runs(service): Runs) -> Result<Json<Read>, Problem> {
     Ok(Json(Read { marked: service.mark_all_notifications().await? }))
 }
@@ -161,7 +161,7 @@ async fn read_all(Runs(service): Runs) -> Result<Json<Read>, Problem> {
 /// Delete a notification. What is still to be sent is sent all the same.
 #[utoipa::path(delete, path = "/notifications/{id}", operation_id = "delete_notification", tag = "notifications",
     params(("id" = Uuid, Path)), responses((status = NO_CONTENT),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    Problems))]
 async fn delete(Runs(service): Runs, Path(id): Path<Uuid>) -> Result<StatusCode, Problem> {
     service.delete_notification(id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -184,7 +184,7 @@ struct Of {
 /// List what was sent or is to be sent to channels, newest first.
 #[utoipa::path(get, path = "/deliveries", operation_id = "list_deliveries", tag = "notifications",
     params(Of), responses((status = OK, body = Page<DeliveryRow>),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    Problems))]
 async fn deliveries(
     Reads(service): Reads,
     Query(Of { notification, limit, cursor }): Query<Of>,

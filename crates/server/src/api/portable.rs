@@ -8,11 +8,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::workflows::{WorkflowView, whole};
+use super::workflows::{WholeWorkflow, whole};
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Writes};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::{Created, Tagged};
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -76,7 +76,7 @@ pub struct ExportWorkflows {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ImportView {
     #[serde(flatten)]
-    pub first: WorkflowView,
+    pub first: WholeWorkflow,
     pub imported: Vec<ImportedView>,
 }
 
@@ -103,7 +103,7 @@ impl From<Arrived> for ImportedView {
 /// A workflow with all that it uses (workflows, agents, steps, triggers) as one document.
 #[utoipa::path(get, path = "/workflows/{id}/export", operation_id = "export_workflow", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name"), Exporting),
-    responses((status = OK, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Object), Problems))]
 async fn export(
     Reads(service): Reads,
     Path(id): Path<String>,
@@ -114,7 +114,7 @@ async fn export(
 
 /// Several workflows with all that they use as one document.
 #[utoipa::path(post, path = "/workflows/export", operation_id = "export_workflows", tag = "workflows", request_body = ExportWorkflows,
-    responses((status = OK, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Object), Problems))]
 async fn export_several(
     Reads(service): Reads,
     Json(ExportWorkflows { workflows, history }): Json<ExportWorkflows>,
@@ -124,7 +124,7 @@ async fn export_several(
 
 /// Take in an export: everything in it gets an id of its own here. Answers its first workflow, and what each became.
 #[utoipa::path(post, path = "/workflows/import", operation_id = "import_workflows", tag = "workflows", request_body = ImportWorkflows,
-    responses((status = CREATED, body = ImportView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = CREATED, body = ImportView), Problems))]
 async fn import(Writes(service): Writes, Json(body): Json<ImportWorkflows>) -> Result<Created<ImportView>, Problem> {
     let Imported { first, all } = service.import_workflows(body.package, body.on_clash.into()).await?;
     let path = format!("/api/v1/workflows/{}", first.it.id);

@@ -42,8 +42,8 @@ struct ScheduleView {
     schedule: String,
     overlap: WhenBusy,
     catch_up: WhenMissed,
-    /// What the runs are given; null: nothing.
-    #[schema(value_type = Object)]
+    /// What the runs are given, any JSON; null: nothing.
+    #[schema(value_type = Value)]
     input: Value,
     set_by: SetBy,
     /// Whether it fires.
@@ -206,9 +206,9 @@ struct ScheduleTime {
     overlap: WhenBusy,
     #[serde(default)]
     catch_up: WhenMissed,
-    /// What the runs are given; checked against what the workflow takes.
+    /// What the runs are given, any JSON; checked against what the workflow takes.
     #[serde(default)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     input: Value,
     /// The branch of a graph; default: the workflow itself.
     branch: Option<String>,

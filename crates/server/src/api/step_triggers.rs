@@ -36,7 +36,7 @@ pub struct TriggerModel {
     /// As the type takes them (`/trigger-types`).
     pub settings: Map<String, Value>,
     /// Rules about the data that was sent; a trigger of a definition may have an expression.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub filter_rules: Value,
     pub initial_data_description: String,
     /// Why it does not fire, if it does not.
@@ -70,6 +70,7 @@ impl TriggerModel {
 #[serde(deny_unknown_fields)]
 pub struct SetTrigger {
     /// `manual`, `schedule`, `webhook` or `event`.
+    #[schema(pattern = "^(manual|schedule|webhook|event)$")]
     pub trigger_type_id: String,
     pub settings: Option<Map<String, Value>>,
     #[schema(value_type = Option<Object>)]
@@ -115,7 +116,7 @@ async fn get_for_workflow(Reads(service): Reads, Path(id): Path<String>) -> Resu
 /// Set the trigger of a workflow; a former one goes. Answers the whole workflow.
 #[utoipa::path(put, path = "/workflows/{id}/trigger", operation_id = "set_workflow_trigger", tag = "triggers", request_body = SetTrigger,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
+        IfMatch),
     responses((status = OK, body = WorkflowModel), Problems))]
 async fn set(
     Writes(service): Writes,
@@ -131,7 +132,7 @@ async fn set(
 /// Take the trigger of a workflow away. Answers the whole workflow.
 #[utoipa::path(delete, path = "/workflows/{id}/trigger", operation_id = "remove_workflow_trigger", tag = "triggers",
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
+        IfMatch),
     responses((status = OK, body = WorkflowModel), Problems))]
 async fn remove(
     Writes(service): Writes,
@@ -160,7 +161,7 @@ async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Tagged<Trigg
 
 /// Save a trigger: its settings, its filter rules, what its data is.
 #[utoipa::path(put, path = "/triggers/{id}", operation_id = "save_trigger", tag = "triggers", request_body = SaveTrigger,
-    params(("id" = Uuid, Path), ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
+    params(("id" = Uuid, Path), IfMatch),
     responses((status = OK, body = TriggerModel), Problems))]
 async fn save(
     Writes(service): Writes,
@@ -181,7 +182,7 @@ async fn save(
 
 /// Delete a trigger; its workflow has none then.
 #[utoipa::path(delete, path = "/triggers/{id}", operation_id = "delete_trigger", tag = "triggers",
-    params(("id" = Uuid, Path), ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
+    params(("id" = Uuid, Path), IfMatch),
     responses((status = NO_CONTENT), Problems))]
 async fn delete(
     Writes(service): Writes,

@@ -130,6 +130,7 @@ impl StepModel {
 pub struct CreateStep {
     /// `custom_llm`, `custom_agent` or `stop_checker`.
     #[serde(rename = "type")]
+    #[schema(pattern = "^(custom_llm|custom_agent|stop_checker)$")]
     pub word: String,
     #[schema(max_length = 255)]
     pub name: String,
@@ -235,7 +236,7 @@ async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Tagged<StepM
 
 /// Save a step. Of a step in a workflow, that is a new version of the workflow.
 #[utoipa::path(put, path = "/steps/{id}", operation_id = "save_step", tag = "steps", request_body = SaveStep,
-    params(("id" = Uuid, Path), ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
+    params(("id" = Uuid, Path), IfMatch),
     responses((status = OK, body = StepModel), Problems))]
 async fn save(
     Writes(service): Writes,
@@ -258,7 +259,7 @@ async fn save(
 
 /// Delete a step; one that is in a workflow goes out of it.
 #[utoipa::path(delete, path = "/steps/{id}", operation_id = "delete_step", tag = "steps",
-    params(("id" = Uuid, Path), ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
+    params(("id" = Uuid, Path), IfMatch),
     responses((status = NO_CONTENT), Problems))]
 async fn delete(
     Writes(service): Writes,
@@ -272,7 +273,7 @@ async fn delete(
 /// Run a step by itself. A checker that would stop its workflow ends the run as stopped.
 #[utoipa::path(post, path = "/steps/{id}/run", operation_id = "run_step", tag = "steps", request_body = RunStep,
     params(("id" = Uuid, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run")),
+        IdempotencyKey),
     responses((status = ACCEPTED, body = Instance), Problems))]
 async fn run(
     Runs(service): Runs,

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::App;
 use crate::body::{Json, Query};
 use crate::caller::Reads;
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list_tools)).routes(routes!(list_models))
@@ -104,7 +104,7 @@ struct Which {
 
 /// List the tools: built in, and of all MCP servers of the configuration.
 #[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(Which),
-    responses((status = OK, body = ToolList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = ToolList), Problems))]
 async fn list_tools(Reads(service): Reads, Query(Which { mcp }): Query<Which>) -> Result<Json<ToolList>, Problem> {
     if let Some(server) = mcp {
         let tools = service.tools_of(&server).await?.into_iter().map(Into::into).collect();
@@ -117,7 +117,7 @@ async fn list_tools(Reads(service): Reads, Query(Which { mcp }): Query<Which>) -
 
 /// List the providers of models, and the models whose prices are known.
 #[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "tools",
-    responses((status = OK, body = Vec<ProviderView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Vec<ProviderView>), Problems))]
 async fn list_models(Reads(service): Reads) -> Json<Vec<ProviderView>> {
     Json(service.models().into_iter().map(Into::into).collect())
 }

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::App;
 use crate::body::{Json, Query};
 use crate::caller::{Known, may};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(usage))
@@ -28,6 +28,7 @@ struct Asked {
     /// The last day, which is included. Without it, the last of all.
     to: Option<String>,
     /// What is told apart.
+    #[param(inline)]
     #[serde(default)]
     by: By,
     /// Of all users; for administrators.
@@ -141,7 +142,7 @@ impl Asked {
 
 /// What the caller's runs used, or those of all users.
 #[utoipa::path(get, path = "/usage", operation_id = "get_usage", tag = "usage", params(Asked),
-    responses((status = OK, body = UsageReport), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = UsageReport), Problems))]
 async fn usage(Known(access, service): Known, Query(asked): Query<Asked>) -> Result<Json<UsageReport>, Problem> {
     may(&access, if asked.all { Scope::Admin } else { Scope::Read })?;
     Ok(Json(service.usage(&asked.question()).await?.into()))

@@ -8,12 +8,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::workflows::{WorkflowView, whole};
+use super::workflows::{WholeWorkflow, whole};
 use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Writes};
 use crate::pages::{Page, Paging};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::{IfMatch, Tagged};
 use crate::times::instant;
 
@@ -34,8 +34,8 @@ pub struct VersionView {
     pub branches: Vec<String>,
     /// The kept agents that it uses.
     pub agents: Vec<Uuid>,
-    /// The tools when it was made: `version`, `hash`, `unverified`.
-    #[schema(value_type = Object)]
+    /// The tools when it was made: `version`, `hash`, `unverified`; null where it cannot run.
+    #[schema(value_type = Option<Object>)]
     pub manifest: Value,
     /// The text as its author wrote it; lists leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub struct RollBack {
 /// List the versions of a workflow, newest first.
 #[utoipa::path(get, path = "/workflows/{id}/versions", operation_id = "list_versions", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name"), Paging),
-    responses((status = OK, body = Page<VersionView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<VersionView>), Problems))]
 async fn list(
     Reads(service): Reads,
     Path(id): Path<String>,
@@ -87,7 +87,7 @@ async fn list(
 /// Read one version with its text.
 #[utoipa::path(get, path = "/workflows/{id}/versions/{version}", operation_id = "get_version", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name"), ("version" = u64, Path)),
-    responses((status = OK, body = VersionView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = VersionView), Problems))]
 async fn get(Reads(service): Reads, Path((id, version)): Path<(String, String)>) -> Result<Json<VersionView>, Problem> {
     Ok(Json(VersionView::new(service.version(&id, &version).await?, true)))
 }
@@ -95,14 +95,14 @@ async fn get(Reads(service): Reads, Path((id, version)): Path<(String, String)>)
 /// Make a new version that says what an old one said.
 #[utoipa::path(post, path = "/workflows/{id}/rollback", operation_id = "roll_back_workflow", tag = "workflows", request_body = RollBack,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = OK, body = WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        IfMatch),
+    responses((status = OK, body = WholeWorkflow), Problems))]
 async fn roll_back(
     Writes(service): Writes,
     Path(id): Path<String>,
     IfMatch(revision): IfMatch,
     Json(RollBack { version }): Json<RollBack>,
-) -> Result<Tagged<WorkflowView>, Problem> {
+) -> Result<Tagged<WholeWorkflow>, Problem> {
     let changed = service.roll_back(&id, version, revision).await?;
     whole(&service, changed).await
 }

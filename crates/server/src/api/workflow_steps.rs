@@ -84,6 +84,7 @@ pub fn whole(At { it, revision }: At<Workflow>, user: &str) -> Tagged<WorkflowMo
 pub struct AddStep {
     /// `custom_llm`, `custom_agent` or `stop_checker`.
     #[serde(rename = "type")]
+    #[schema(pattern = "^(custom_llm|custom_agent|stop_checker)$")]
     pub word: Option<String>,
     #[schema(max_length = 255)]
     pub name: Option<String>,
@@ -119,7 +120,7 @@ async fn details(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged
 /// Add a step to a workflow: a new one, or one that stands by itself.
 #[utoipa::path(post, path = "/workflows/{id}/steps", operation_id = "add_step", tag = "steps", request_body = AddStep,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
+        IfMatch),
     responses((status = OK, body = WorkflowModel), Problems))]
 async fn add(
     Writes(service): Writes,
@@ -144,7 +145,7 @@ async fn add(
 /// Put the steps of a workflow in order.
 #[utoipa::path(put, path = "/workflows/{id}/steps", operation_id = "reorder_steps", tag = "steps", request_body = Order,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
+        IfMatch),
     responses((status = OK, body = WorkflowModel), Problems))]
 async fn reorder(
     Writes(service): Writes,
@@ -158,7 +159,7 @@ async fn reorder(
 /// Take a step out of a workflow and delete it.
 #[utoipa::path(delete, path = "/workflows/{id}/steps/{step_id}", operation_id = "remove_step", tag = "steps",
     params(("id" = String, Path, description = "Id, alias or name"), ("step_id" = Uuid, Path),
-        ("If-Match" = Option<String>, Header, description = "Only if the workflow is still at this ETag")),
+        IfMatch),
     responses((status = OK, body = WorkflowModel), Problems))]
 async fn remove(
     Writes(service): Writes,

@@ -1,7 +1,7 @@
 //! Workflows: made, read, changed, started.
 
 use relais_service::{
-    Format, Mode, NewWorkflow, Once, Service, Start, Workflow, WorkflowChange, WorkflowList, Written,
+    Format, Mode, NewWorkflow, Service, Start, Tally, Workflow, WorkflowChange, WorkflowList, Written,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use crate::App;
 use crate::body::{Json, Path, Query};
 use crate::caller::{Reads, Runs, Writes};
 use crate::pages::{DEFAULT_LIMIT, Page, bounded};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::revisions::{Created, IdempotencyKey, IfMatch, Tagged};
 use crate::times::instant;
 use crate::traced::TraceParent;
@@ -46,16 +46,53 @@ pub struct WorkflowView {
     pub template_id: Option<String>,
     pub template_version: Option<String>,
     pub thread_id: String,
-    /// The tools when the newest version was made: `version`, `hash`, `unverified`.
-    #[schema(value_type = Object)]
+    /// The tools when the newest version was made: `version`, `hash`, `unverified`; null while it cannot run.
+    #[schema(value_type = Option<Object>)]
     pub manifest: Value,
     pub created_at: String,
     pub updated_at: String,
     /// Counted up with each change; the ETag is made of it.
     pub revision: u64,
-    /// The text of the newest version; lists leave it out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+}
+
+/// A workflow with what it does and how its runs have ended; lists leave that out.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WholeWorkflow {
+    #[serde(flatten)]
+    pub workflow: WorkflowView,
+    /// The text of the newest version; null while the workflow is empty.
     pub definition: Option<String>,
+    #[serde(flatten)]
+    pub counters: Counters,
+}
+
+/// Runs that have ended, each counted once, as it ended last. Cancelled ones are in the total alone.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Counters {
+    pub total_runs: u64,
+    pub successful_runs: u64,
+    /// Those that succeeded in part are among them.
+    pub failed_runs: u64,
+    /// The one that ended last.
+    pub last_run: Option<LastRun>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LastRun {
+    pub id: Uuid,
+    pub status: super::runs::Status,
+    pub ended_at: String,
+}
+
+impl From<Tally> for Counters {
+    fn from(tally: Tally) -> Counters {
+        let last_run = tally.last.map(|last| LastRun {
+            id: last.run,
+            status: last.status.into(),
+            ended_at: instant(last.ended_at),
+        });
+        Counters { total_runs: tally.total, successful_runs: tally.successful, failed_runs: tally.failed, last_run }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
@@ -110,7 +147,6 @@ impl WorkflowView {
             created_at: instant(it.created_at),
             updated_at: instant(it.updated_at),
             revision,
-            definition: None,
         }
     }
 }
@@ -203,8 +239,9 @@ struct Listing {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartRun {
+    /// Any JSON; checked against what the workflow takes.
     #[serde(default)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub input: Value,
     /// The branch of a graph, or one of several workflows of a definition.
     pub branch: Option<String>,
@@ -216,6 +253,7 @@ pub struct StartRun {
     #[serde(default)]
     pub simulate: bool,
     /// What made-up answers are made from.
+    #[schema(format = "uint64")]
     pub seed: Option<u64>,
     /// Takes the place of every agent's model.
     pub model: Option<String>,
@@ -223,7 +261,7 @@ pub struct StartRun {
 
 /// List workflows, newest first.
 #[utoipa::path(get, path = "/workflows", operation_id = "list_workflows", tag = "workflows", params(Listing),
-    responses((status = OK, body = Page<WorkflowView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = OK, body = Page<WorkflowView>), Problems))]
 async fn list(
     Reads(service): Reads,
     Query(Listing { status, archived, limit, cursor }): Query<Listing>,
@@ -236,15 +274,14 @@ async fn list(
 
 /// Make a workflow, empty or from a definition of any format.
 #[utoipa::path(post, path = "/workflows", operation_id = "create_workflow", tag = "workflows", request_body = CreateWorkflow,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first workflow")),
-    responses((status = CREATED, body = WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(IdempotencyKey),
+    responses((status = CREATED, body = WorkflowView), Problems))]
 async fn create(
     Writes(service): Writes,
-    IdempotencyKey(key): IdempotencyKey,
+    key: IdempotencyKey,
     Json(body): Json<CreateWorkflow>,
 ) -> Result<Created<WorkflowView>, Problem> {
-    let asked = serde_json::to_string(&body).unwrap_or_default();
-    let once = key.map(|key| Once::new(&service, "workflows", &key, &asked));
+    let once = key.once(&service, "workflows", &body);
     let (format, lenient) = (body.format, body.lenient);
     let new = NewWorkflow {
         name: body.name,
@@ -261,11 +298,11 @@ async fn create(
     Ok(Created(format!("/api/v1/workflows/{}", made.it.id), Tagged(WorkflowView::new(made.clone()), made.revision)))
 }
 
-/// Read a workflow by id, alias or name, with the text of its newest version.
+/// Read a workflow by id, alias or name, with the text of its newest version and the counters of its runs.
 #[utoipa::path(get, path = "/workflows/{id}", operation_id = "get_workflow", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name")),
-    responses((status = OK, body = WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-async fn get(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged<WorkflowView>, Problem> {
+    responses((status = OK, body = WholeWorkflow), Problems))]
+async fn get(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged<WholeWorkflow>, Problem> {
     let found = service.find_workflow(&id).await?;
     whole(&service, found).await
 }
@@ -273,14 +310,14 @@ async fn get(Reads(service): Reads, Path(id): Path<String>) -> Result<Tagged<Wor
 /// Change a workflow.
 #[utoipa::path(patch, path = "/workflows/{id}", operation_id = "update_workflow", tag = "workflows", request_body = UpdateWorkflow,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = OK, body = WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        IfMatch),
+    responses((status = OK, body = WholeWorkflow), Problems))]
 async fn update(
     Writes(service): Writes,
     Path(id): Path<String>,
     IfMatch(revision): IfMatch,
     Json(body): Json<UpdateWorkflow>,
-) -> Result<Tagged<WorkflowView>, Problem> {
+) -> Result<Tagged<WholeWorkflow>, Problem> {
     let (format, lenient) = (body.format, body.lenient);
     let change = WorkflowChange {
         name: body.name,
@@ -305,8 +342,8 @@ struct Deleting {
 /// Delete a workflow with its triggers and steps; its versions and the runs that have ended stay.
 #[utoipa::path(delete, path = "/workflows/{id}", operation_id = "delete_workflow", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name"), Deleting,
-        ("If-Match" = Option<String>, Header, description = "Only if it is still at this ETag")),
-    responses((status = NO_CONTENT), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        IfMatch),
+    responses((status = NO_CONTENT), Problems))]
 async fn delete(
     Writes(service): Writes,
     Path(id): Path<String>,
@@ -320,9 +357,9 @@ async fn delete(
 /// Start a run; it is durable when this answers and goes on in the background.
 #[utoipa::path(post, path = "/workflows/{id}/run", operation_id = "run_workflow", tag = "workflows", request_body = StartRun,
     params(("id" = String, Path, description = "Id, alias or name"),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run"),
+        IdempotencyKey,
         ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
-    responses((status = ACCEPTED, body = RunRow), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = ACCEPTED, body = RunRow), Problems))]
 async fn run(
     Runs(service): Runs,
     Path(id): Path<String>,
@@ -342,8 +379,9 @@ type Accepted = (axum::http::StatusCode, [(axum::http::HeaderName, String); 1], 
 pub(super) async fn whole(
     service: &Service,
     at: relais_service::At<Workflow>,
-) -> Result<Tagged<WorkflowView>, Problem> {
+) -> Result<Tagged<WholeWorkflow>, Problem> {
     let definition = service.definition_of(&at.it).await?;
+    let counters = service.tally(at.it.id).await?.into();
     let revision = at.revision;
-    Ok(Tagged(WorkflowView { definition, ..WorkflowView::new(at) }, revision))
+    Ok(Tagged(WholeWorkflow { workflow: WorkflowView::new(at), definition, counters }, revision))
 }

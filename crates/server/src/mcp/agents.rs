@@ -90,8 +90,6 @@ pub fn create_spec() -> Spec {
 
 pub async fn create(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
     let definition = definition(&mut arguments, Value::Null)?;
-    // A tool that is not there is told now, and not only when a workflow uses the agent.
-    guest.service.check_agent(&definition).await.map_err(trouble)?;
     let new = NewAgent {
         name: arguments.text(&["name"])?.unwrap_or_default(),
         description: arguments.text(&["description"])?.unwrap_or_default(),
@@ -124,7 +122,6 @@ pub fn update_spec() -> Spec {
 pub async fn update(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
     let At { it: agent, revision } = wanted(guest, &mut arguments).await?;
     let definition = definition(&mut arguments, agent.definition)?;
-    guest.service.check_agent(&definition).await.map_err(trouble)?;
     let change = AgentChange {
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,

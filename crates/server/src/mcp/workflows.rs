@@ -2,7 +2,7 @@
 
 use relais_mcp::serving::{Given, Trouble};
 use relais_service::access::Scope;
-use relais_service::{At, NewWorkflow, Report, Workflow, WorkflowChange, WorkflowList, WorkflowStatus};
+use relais_service::{At, NewWorkflow, Report, Tally, Workflow, WorkflowChange, WorkflowList, WorkflowStatus};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Arguments, WORKFLOW};
@@ -182,8 +182,9 @@ pub fn get_spec() -> Spec {
         name: "get_workflow",
         title: "Read a workflow",
         about: "Shows one workflow with what it does: `nodes`, `edges`, `maxRounds`, `branches` of a graph, `executors` \
-                of a chain, else the text as `definition`; also its status, version, input_schema for run_workflow, and \
-                its schedules. Use it before you change a workflow, and to find out why a run failed.\n\
+                of a chain, else the text as `definition`; also its status, version, input_schema for run_workflow, \
+                its schedules, and how many of its runs succeeded and failed. Use it before you change a workflow, and \
+                to find out why a run failed.\n\
                 Example: {\"id\": \"Price Monitor\"}",
         takes: json!({
             "id": text("Id, alias or name of the workflow."),
@@ -211,6 +212,9 @@ async fn whole(guest: &Guest, at: At<Workflow>) -> Result<Given, Trouble> {
         Err(_) => None,
     };
     shown.insert("input_schema".into(), json!(takes));
+    let Tally { total, successful, failed, .. } = guest.service.tally(at.it.id).await.map_err(trouble)?;
+    let counters = [("total_runs", total), ("successful_runs", successful), ("failed_runs", failed)];
+    shown.extend(counters.map(|(name, count)| (name.to_owned(), json!(count))));
     shown.insert("schedules".into(), json!(guest.schedules(at.it.id).await?));
     Ok(given(Value::Object(shown)))
 }

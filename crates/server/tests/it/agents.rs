@@ -54,6 +54,12 @@ async fn what_is_no_agent_is_refused_with_its_place() {
     for path in ["modle", "temperature"] {
         assert!(paths.contains(&path), "{problem}");
     }
+    check(json!({ "name": "x", "definition": { "tools": ["read_fil"] } }), 422, "`x` uses the tool `read_fil`").await;
+    check(json!({ "name": "x", "definition": { "model": "openai/" } }), 422, "names no model").await;
+    let wrong = json!({ "definition": { "tools": ["read_fil"] } });
+    refused(&setup, Method::PATCH, "/api/v1/agents/writer", wrong, 422, "did you mean `read_file`?").await;
+    let (_, writer) = setup.get("/api/v1/agents/writer").await;
+    assert_eq!(writer["revision"], 1, "{writer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,6 +39,27 @@ fn every_operation_says_what_it_is_and_how_it_fails() {
     }
 }
 
+#[test]
+fn every_reference_in_the_document_leads_somewhere() {
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let (document, mut found) = (document(), Vec::new());
+    references(&document, &mut found);
+    assert!(found.len() > 100, "{} references only", found.len());
+    for reference in found {
+        let place = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} leads out of the document"));
+        assert!(document.pointer(place).is_some(), "there is no {reference}");
+    }
+}
+
 /// Two types with one name would be one schema in the document, and one of them would be described wrongly.
 #[test]
 fn no_two_types_share_a_name_in_the_document() {

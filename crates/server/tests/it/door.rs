@@ -33,6 +33,9 @@ async fn bad_requests_are_problems() {
     let list = |count: usize| format!("{{\"name\": \"x\", \"value\": [{}0]}}", "0,".repeat(count));
     check(Method::POST, SIGNAL, json_kind, "{".into(), 400, "invalid").await;
     check(Method::POST, SIGNAL, json_kind, deep, 400, "invalid").await;
+    // Not as the fields of an object in their order.
+    check(Method::POST, SIGNAL, json_kind, "[\"go\", 1]".into(), 400, "invalid").await;
+    check(Method::POST, SIGNAL, json_kind, " null".into(), 400, "invalid").await;
     // A million elements are read, and the run is not there; more are refused before they are.
     check(Method::POST, SIGNAL, json_kind, list(1_000_000), 404, "not_found").await;
     check(Method::POST, SIGNAL, json_kind, list(2_000_000), 400, "invalid").await;

@@ -203,9 +203,12 @@ async fn what_is_no_place_in_the_run_is_refused() {
     let setup = Setup::new().await;
     let run = setup.begin(ASKS).await;
     setup.rested(run).await;
-    for (id, status) in [("x", 400), ("1", 400), ("9999.0", 422), ("-1.0", 400)] {
+    for (id, status) in [("x", 400), ("1", 400), ("9999.0", 422), ("-1.0", 400), ("é", 400)] {
         assert_eq!(open(&setup, run, Some(id)).await.status(), status, "{id}");
     }
+    // What the header says counts, and yet the query must be right.
+    let both = setup.request(reqwest::Method::GET, &format!("/api/v1/runs/{run}/events?last_event_id=x"));
+    assert_eq!(both.header("Last-Event-ID", "1.0").send().await.unwrap().status(), 400);
     let unknown = open(&setup, RunId::from_u128(7), None).await;
     assert_eq!(
         (unknown.status().as_u16(), &unknown.headers()["content-type"]),

@@ -17,4 +17,5 @@ mod tokens;
 mod usage;
 mod versions;
 mod walk;
+mod walk_mcp;
 mod workflows;

@@ -451,6 +451,39 @@ async fn details_have_the_trigger_and_the_steps_in_order() {
     assert_eq!(setup.read(&format!("/workflows/{id}/details")).await["is_active"], false);
 }
 
+// keeps B-08
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_not_active_makes_a_paused_workflow() {
+    let setup = server().await;
+    let step = json!({ "uuid": "s1", "name": "One", "type": "custom_llm", "model": "sim/1", "system_prompt": "Hello" });
+    let trigger = json!({ "initial_data_description": "A mail", "trigger_type_id": "mail" });
+    let file = |is_active: bool, description: &str| {
+        json!({ "uuid": "3f6c1c9e-52c4-4f0e-9d0c-7f0f6a1f6b01", "name": "label", "is_active": is_active,
+            "description": description, "trigger": trigger, "steps": [step] })
+    };
+    let check = async |status: &str, started: usize| {
+        let details = setup.read("/workflows/label/details").await;
+        assert_eq!(
+            (&details["is_active"], setup.read("/workflows/label").await["status"].as_str()),
+            (&json!(status == "active"), Some(status))
+        );
+        let told = setup.ok(Method::POST, "/events", json!({ "type": "mail", "data": {} })).await;
+        assert_eq!(told["started"].as_array().map(Vec::len), Some(started), "{told}");
+    };
+    let made = setup.ok(Method::POST, "/workflows", json!({ "definition": file(false, "Labels") })).await;
+    check("paused", 0).await;
+    // The id that it had elsewhere is a name of it here.
+    let found = setup.read("/workflows/3f6c1c9e-52c4-4f0e-9d0c-7f0f6a1f6b01").await;
+    assert_eq!(found["id"], made["id"]);
+    setup.ok(Method::PATCH, "/workflows/label", json!({ "status": "active" })).await;
+    check("active", 1).await;
+    setup.ok(Method::PATCH, "/workflows/label", json!({ "definition": file(false, "Labels mails") })).await;
+    check("paused", 0).await;
+    // That a file says nothing against it does not start what somebody has paused.
+    setup.ok(Method::PATCH, "/workflows/label", json!({ "definition": file(true, "Labels mails") })).await;
+    check("paused", 0).await;
+}
+
 // keeps B-30
 #[tokio::test(flavor = "multi_thread")]
 async fn another_users_things_are_not_there() {

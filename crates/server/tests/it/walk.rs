@@ -12,7 +12,7 @@ use crate::flows::{ASKS, WORD};
 use crate::setup::Setup;
 
 /// Something of Ada's, by where it stands: `runs/{id}` in a path, `?parent` in a query.
-type Things = BTreeMap<&'static str, String>;
+pub type Things = BTreeMap<&'static str, String>;
 
 /// Operations that anybody may call, without a token: whoever knows the address of a webhook, or signs what is sent.
 const PUBLIC: [&str; 1] = ["post_hook"];
@@ -101,7 +101,7 @@ fn body(operation: &str) -> Value {
 }
 
 /// An operation of the document.
-struct Operation {
+pub struct Operation {
     id: String,
     method: Method,
     path: String,
@@ -109,7 +109,7 @@ struct Operation {
     has_body: bool,
 }
 
-fn operations() -> Vec<Operation> {
+pub fn operations() -> Vec<Operation> {
     let document = serde_json::to_value(relais_server::document()).unwrap();
     let paths = document["paths"].as_object().unwrap().clone();
     let methods = |(path, item): (String, Value)| {
@@ -183,16 +183,16 @@ fn pair(name: &str, value: &str) -> String {
     format!("{name}={}", value.replace(' ', "+"))
 }
 
-struct World {
-    setup: Setup,
-    ada: String,
-    bob: String,
+pub struct World {
+    pub setup: Setup,
+    pub ada: String,
+    pub bob: String,
     /// All that Ada has, under each name that it goes by.
-    hers: Vec<Things>,
+    pub hers: Vec<Things>,
 }
 
 impl World {
-    async fn new() -> World {
+    pub async fn new() -> World {
         let setup = Setup::guarded(Settings::default()).await;
         std::fs::write(setup.path().join(WORD.0), WORD.1).unwrap();
         let (ada, bob) = (setup.token("ada", "read run write").await, setup.token("bob", "read run write").await);
@@ -285,12 +285,12 @@ impl World {
         id.unwrap_or_else(|| panic!("{view}")).to_owned()
     }
 
-    async fn ask(&self, token: &str, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+    pub async fn ask(&self, token: &str, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         self.setup.ask_as(token, method, path, body).await
     }
 
     /// Everything that Ada can see, and that she sees it.
-    async fn seen(&self, operations: &[Operation]) -> BTreeMap<String, Value> {
+    pub async fn seen(&self, operations: &[Operation]) -> BTreeMap<String, Value> {
         let mut seen = BTreeMap::new();
         for operation in operations.iter().filter(|operation| operation.method == Method::GET) {
             let mut found = Vec::new();
@@ -325,17 +325,20 @@ impl World {
             None => assert!(operation.method == Method::GET, "say in {} what {} does", file!(), operation.id),
         }
         assert!(changes.is_some() || [200, 404].contains(&status.as_u16()), "{path}: {status} {body}");
-        let shown = body.to_string();
+        self.shows_nothing_of_hers(path, &body.to_string());
+    }
+
+    pub fn shows_nothing_of_hers(&self, asked: &str, shown: &str) {
         let ids = self.hers.iter().flatten().filter(|(place, _)| place.ends_with("{id}")).map(|(_, thing)| thing);
         for thing in ids.filter(|thing| thing.len() == 36) {
-            assert!(!shown.contains(thing.as_str()), "{path} shows {thing}: {shown}");
+            assert!(!shown.contains(thing.as_str()), "{asked} shows {thing}: {shown}");
         }
-        assert!(!shown.contains("Ada's secret"), "{path}: {shown}");
+        assert!(!shown.contains("Ada's secret"), "{asked}: {shown}");
     }
 }
 
 /// Nothing has this name.
-fn nobodys(thing: &str) -> String {
+pub fn nobodys(thing: &str) -> String {
     if thing.len() == 36 { uuid::Uuid::now_v7().to_string() } else { format!("{}-nobodys", thing.replace(' ', "-")) }
 }
 

@@ -54,8 +54,10 @@ async fn a_run_is_answered_at_once_and_goes_on() {
     assert_eq!(setup.service.output(id).await.unwrap(), "Ada");
     let wrong = json!({ "input": { "nmae": "Ada" } });
     refused(&setup, Method::POST, "/api/v1/workflows/greet/run", wrong, 422, "did you mean `name`?").await;
-    let other = json!({ "version": 7 });
-    refused(&setup, Method::POST, "/api/v1/workflows/greet/run", other, 404, "no version 7").await;
+    for version in [7, u64::MAX] {
+        let (other, part) = (json!({ "version": version }), format!("no version {version}"));
+        refused(&setup, Method::POST, "/api/v1/workflows/greet/run", other, 404, &part).await;
+    }
     let branch = json!({ "branch": "side" });
     refused(&setup, Method::POST, "/api/v1/workflows/greet/run", branch, 422, "no branch `side`").await;
 }
@@ -166,4 +168,27 @@ async fn a_key_names_one_run_whatever_the_version() {
     assert_eq!((status, &again["id"], &again["version"]), (202, &first["id"], &json!(1)), "{again}");
     assert_eq!(ask(json!({ "input": { "name": "Bob" } })).await.0, 409);
     assert_eq!(ask(json!({ "input": { "name": "Ada" }, "version": 2 })).await.0, 409);
+}
+
+// keeps A-26
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_tells_how_its_runs_have_ended() {
+    let setup = Setup::new().await;
+    let text = "name: halves\ninput: { n: integer }\nsteps:\n  - { id: one, set: { half: \"{{ 2 / input.n }}\" } }\n";
+    let made = create(&setup, json!({ "definition": text })).await;
+    let (_, fresh) = setup.get("/api/v1/workflows/halves").await;
+    assert_eq!((&fresh["total_runs"], &fresh["last_run"]), (&json!(0), &Value::Null), "{fresh}");
+    let mut last = Value::Null;
+    for n in [1, 2, 0] {
+        let (_, run) = setup.post("/api/v1/workflows/halves/run", json!({ "input": { "n": n } })).await;
+        setup.rested(run["id"].as_str().unwrap().parse().unwrap()).await;
+        setup.service.feed_once().await.unwrap();
+        last = run["id"].clone();
+    }
+    let (_, whole) = setup.get(&format!("/api/v1/workflows/{}", made["id"].as_str().unwrap())).await;
+    let counters = (&whole["total_runs"], &whole["successful_runs"], &whole["failed_runs"]);
+    assert_eq!(counters, (&json!(3), &json!(2), &json!(1)), "{whole}");
+    assert_eq!((&whole["last_run"]["id"], &whole["last_run"]["status"]), (&last, &json!("failed")), "{whole}");
+    let (_, listed) = setup.get("/api/v1/workflows").await;
+    assert!(listed["items"][0].get("total_runs").is_none(), "a list reads no counters: {listed}");
 }

@@ -181,7 +181,7 @@ async fn views_tell_what_records_tell() {
     let path = folder.path().join("relais.db");
     let store = SqliteStore::open(&path, Options::default()).unwrap();
     let workflow = json!({"id": "w1", "name": "Report", "alias": "report", "description": "Weekly", "status": "paused",
-        "is_active": false, "format": "chain", "version": 3, "plan": "hash", "trigger_uuid": "t1", "steps": ["s1"],
+        "format": "chain", "version": 3, "plan": "hash", "trigger_uuid": "t1", "steps": ["s1"],
         "template_id": "t", "template_version": "1", "created_at": 1000, "updated_at": 2000, "thread_id": "chat",
         "manifest": {"hash": "h", "version": "2", "tools": ["web.search"]}, "definition": {"executors": [{"id": "a"}]},
         "schedule_type": "recurring", "schedule_time": 5000, "cron_expression": "0 9 * * 1"});
@@ -215,9 +215,9 @@ async fn views_tell_what_records_tell() {
                 "created_at": "1970-01-01T00:00:01.000Z", "updated_at": "1970-01-01T00:00:02.000Z"}]),
         ),
         (
-            "SELECT id, name, thread_id, executors, status, total_runs, next_run_time, created_at FROM workflows \
+            "SELECT id, name, thread_id, executors, status, is_active, total_runs, next_run_time, created_at FROM workflows \
              WHERE id = 'w2'",
-            json!([{"id": "w2", "name": "Bare", "thread_id": "", "executors": null, "status": "active",
+            json!([{"id": "w2", "name": "Bare", "thread_id": "", "executors": null, "status": "active", "is_active": 1,
                 "total_runs": 0, "next_run_time": null, "created_at": null}]),
         ),
         (

@@ -74,9 +74,11 @@ async fn events(
     Query(from): Query<From>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let header = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
-    let seen = header.map(str::to_owned).or(from.last_event_id).filter(|id| !id.is_empty());
-    let after = seen.map(|id| place(&id)).transpose()?;
+    // What is no text is no id either, and is refused as such.
+    let header = headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    let read = |id: Option<String>| id.filter(|id| !id.is_empty()).map(|id| place(&id)).transpose();
+    let (header, query) = (read(header)?, read(from.last_event_id)?);
+    let after = header.or(query);
     let held = app.room.lasting()?;
     let mut following = service.follow_after(run, after.unwrap_or_default()).await?;
     if after.is_some() && following.is_over().await? {

@@ -35,7 +35,7 @@ struct StartText {
     /// The branch of a graph, or one of several workflows of a definition.
     branch: Option<String>,
     #[serde(default)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     input: Value,
     #[serde(default)]
     thread: String,
@@ -43,6 +43,7 @@ struct StartText {
     #[serde(default)]
     simulate: bool,
     /// What made-up answers are made from.
+    #[schema(format = "uint64")]
     seed: Option<u64>,
     /// Takes the place of every agent's model.
     model: Option<String>,
@@ -70,7 +71,7 @@ struct Started {
 ///
 /// Whoever may do this could also keep the definition as a workflow and start that, so both must be allowed.
 #[utoipa::path(post, path = "/runs", operation_id = "start_run", tag = "runs", request_body = StartText,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key again answers the first run"),
+    params(IdempotencyKey,
         ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
     responses((status = CREATED, body = Started, headers(("Location" = String, description = "The new run"))), Problems))]
 async fn start(
