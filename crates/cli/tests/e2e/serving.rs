@@ -240,3 +240,35 @@ fn a_server_that_is_told_to_stop_ends_its_streams_and_itself() {
     server.stop();
     events.by_ref().count();
 }
+
+// keeps E-41
+#[test]
+fn a_server_keeps_its_settings_and_a_run_its_version() {
+    let home = Home::new();
+    let saying = |word: &str| {
+        let text = format!("name: says\nsteps: [{{ id: go, wait: {{ signal: go }} }}]\noutput: {word}\n");
+        serde_json::json!({ "definition": text }).to_string()
+    };
+    home.file("relais.toml", "timezone = \"Asia/Tokyo\"\n");
+    let server = Server::start(&home);
+    let answer = |method: &str, path: &str, body: &str| -> Value {
+        let (status, text) = server.ask(method, path, body.as_bytes());
+        assert!((200..300).contains(&status), "{method} {path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    answer("POST", "/api/v1/workflows", &saying("one"));
+    let run = |name: &str| answer("POST", &format!("/api/v1/workflows/{name}/run"), "{}")["id"].clone();
+    let before = run("says");
+    home.file("relais.toml", "timezone = \"America/New_York\"\n");
+    answer("PATCH", "/api/v1/workflows/says", &saying("two"));
+    let after = run("says");
+    for (run, word) in [(before, "one"), (after, "two")] {
+        let run = format!("/api/v1/runs/{}", run.as_str().unwrap());
+        assert_eq!(server.get(&format!("{run}?wait=30s"))["status"], "waiting");
+        answer("POST", &format!("{run}/signal"), r#"{ "name": "go" }"#);
+        wait_until("the run has ended", || (server.get(&run)["status"] == "completed").then_some(()));
+        assert_eq!(server.get(&format!("{run}/output")), word);
+    }
+    let times = answer("POST", "/api/v1/schedules/preview", r#"{ "cron": "0 9 * * *" }"#)["next_times_local"].clone();
+    assert!(times[0].as_str().unwrap().ends_with("+09:00"), "{times}");
+}
