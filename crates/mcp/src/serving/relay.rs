@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientConfig, ClientRequest,
-    Implementation, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
-    ReadResourceRequestParams, ResourceContents, ServerResult, Tool,
+    Implementation, JsonRpcMessage, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    ReadResourceRequestParams, ResourceContents, ServerNotification, ServerResult, Tool,
 };
-use rmcp::service::{NotificationContext, Peer, PeerRequestOptions, RunningService, ServiceError};
+use rmcp::service::{
+    NotificationContext, Peer, PeerRequestOptions, RunningService, RxJsonRpcMessage, ServiceError, TxJsonRpcMessage,
+};
+use rmcp::transport::{IntoTransport, Transport};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
@@ -48,13 +51,6 @@ struct Hears {
 }
 
 impl ClientHandler for Hears {
-    async fn on_progress(&self, note: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
-        let progress = self.calls().get(&note.progress_token).cloned();
-        if let Some(progress) = progress {
-            progress.tell(note.progress, note.total, note.message.as_deref().unwrap_or_default());
-        }
-    }
-
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         let _ = self.changes.send(Change::Tools);
     }
@@ -72,8 +68,47 @@ impl ClientHandler for Hears {
 }
 
 impl Hears {
+    fn note(&self, note: &ProgressNotificationParam) {
+        let progress = self.calls().get(&note.progress_token).cloned();
+        if let Some(progress) = progress {
+            progress.tell(note.progress, note.total, note.message.as_deref().unwrap_or_default());
+        }
+    }
+
     fn calls(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, Progress>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hears the progress of calls as it comes in. The library gives each notification to a task of its own, and the last
+/// note of a call would then be passed on after its answer.
+struct InOrder<T> {
+    transport: T,
+    hears: Hears,
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for InOrder<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        self.transport.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.transport.receive().await?;
+        if let JsonRpcMessage::Notification(told) = &message
+            && let ServerNotification::ProgressNotification(note) = &told.notification
+        {
+            self.hears.note(&note.params);
+        }
+        Some(message)
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), T::Error>> + Send {
+        self.transport.close()
     }
 }
 
@@ -132,6 +167,7 @@ async fn begin(config: &ServerConfig, hears: &Hears) -> Result<RunningService<Ro
     let url = config.url.as_deref().unwrap_or_default();
     let wrong = |text: String| Trouble::Invalid(format!("The server at {url} cannot be used: {text}"));
     let transport = http_transport(url, config).map_err(|trouble| wrong(trouble.message))?;
+    let transport = InOrder { transport: transport.into_transport(), hears: hears.clone() };
     let begun = hears.clone().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
     begun.map_err(|error| wrong(crate::connection::chain(&error)))
 }
