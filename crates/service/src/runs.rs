@@ -8,7 +8,7 @@ use relais_engine::*;
 use relais_plan::Budget;
 use relais_runtime::Rest;
 use relais_runtime::prepare::load_plan;
-use relais_store::{Filter, NewRun, Page, Row, Which};
+use relais_store::{Batch, Filter, NewRun, Page, Row, Which};
 use serde_json::{Map, Value};
 
 use crate::trace::Trace;
@@ -65,6 +65,8 @@ pub struct Waits {
 pub(crate) const OWN_KEYS: &str = "relais:";
 /// Prefixes of run ids shorter than this are refused: they would soon fit several.
 const SHORTEST_PREFIX: usize = 4;
+/// A cancel meets at most so many entries of the run's owner on its way in.
+const CANCEL_TRIES: usize = 100;
 /// How often a parent looks at child runs that another process works on, or that have just woken it.
 const CHILD_PAUSE: Duration = Duration::from_millis(20);
 
@@ -279,6 +281,30 @@ impl Service {
     pub async fn cancel(&self, run: RunId) -> Result<(), Error> {
         self.must_be_open(run, "cancelled").await?;
         self.signal(run, Signal::Cancel).await
+    }
+
+    /// Cancels a run unless somebody has done so already: a second cancel would cut off its exit steps. It is appended
+    /// behind exactly what was read, so that of two who try only one is heard.
+    pub(crate) async fn cancel_once(&self, run: RunId) -> Result<(), Error> {
+        for _ in 0..CANCEL_TRIES {
+            let row = self.row(run).await?;
+            let entries = self.core.store.load(run, 0).await?;
+            let Ok(state) = Run::fold(&entries) else {
+                tracing::error!(%run, "a run that is to be cancelled cannot be read; it cannot go on either");
+                return Ok(());
+            };
+            if state.closed.is_some() || state.cancels > 0 {
+                return Ok(());
+            }
+            let events = vec![Event::Signalled { signal: Signal::Cancel, by: self.user().to_owned() }];
+            let entry = Entry { seq: row.seq + 1, at: self.core.clock.now(), version: FORMAT, events };
+            match self.core.store.append(Batch::said(row, entry)).await {
+                Ok(()) => return self.take_up(run).await,
+                Err(relais_store::Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Busy(format!("run {run} moves on too fast to be cancelled; try again")))
     }
 
     pub async fn pause(&self, run: RunId) -> Result<(), Error> {

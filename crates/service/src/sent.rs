@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::decisions::{Decision, ordered_id};
+use crate::decisions::{Decision, KEPT, ordered_id};
 use crate::kept::{self, At, Kept};
 use crate::runs::OWN_KEYS;
 use crate::triggers::Owed;
@@ -98,7 +98,7 @@ fn seen_id(trigger: Uuid, key: &str) -> String {
 
 /// What is to be done with something that passed the filter.
 enum Way {
-    Start { reason: String, instead_of: Option<RunId> },
+    Start { reason: String },
     Queue { reason: String },
     Decline { reason: String },
 }
@@ -151,13 +151,37 @@ impl Service {
         let now = self.core.clock.now();
         match self.start_with(trigger, workflow, sent, (now, run_key(trigger, sent))).await {
             Ok((run, true)) => {
-                let decision = self.decided(trigger, passed(trigger), Some(run));
-                self.change(self.decision_edits(&decision).await?).await?;
+                self.tell_if_unkept(run, self.keep_started(trigger, run).await);
                 Ok(fate(trigger, passed(trigger), Some(run)))
             }
-            Ok((run, false)) => Ok(fate(trigger, "it was sent before".to_owned(), Some(run))),
+            Ok((run, false)) => {
+                self.tell_if_unkept(run, self.keep_if_missing(trigger, run).await);
+                Ok(fate(trigger, "it was sent before".to_owned(), Some(run)))
+            }
             Err(error @ (Error::Busy(_) | Error::Unusable(_))) => Err(error),
             Err(error) => self.declined(trigger, error.to_string()).await,
+        }
+    }
+
+    async fn keep_started(&self, trigger: &TriggerRecord, run: RunId) -> Result<(), Error> {
+        let decision = self.decided(trigger, passed(trigger), Some(run));
+        self.change(self.decision_edits(&decision).await?).await?;
+        Ok(())
+    }
+
+    /// Whoever started the run died before it could say why. One that was started just now is still at it, and where the
+    /// list is full the decision may have been there and gone.
+    async fn keep_if_missing(&self, trigger: &TriggerRecord, run: RunId) -> Result<(), Error> {
+        let age = self.core.clock.now().saturating_sub(self.row(run).await?.summary.started_at);
+        let decisions = self.decisions(trigger.uuid).await?;
+        let is_there = decisions.len() >= KEPT || decisions.iter().any(|decision| decision.run == Some(run));
+        if age < OURS_MS || is_there { Ok(()) } else { self.keep_started(trigger, run).await }
+    }
+
+    /// The run is there. A sender that heard of trouble would send again, and without a key that would be a second run.
+    fn tell_if_unkept(&self, run: RunId, kept: Result<(), Error>) {
+        if let Err(error) = kept {
+            tracing::warn!(%run, %error, "a run was started, and why could not be written down");
         }
     }
 
@@ -218,8 +242,8 @@ impl Service {
                 trigger.queued.push_back(tick);
                 (reason, true)
             }
-            Way::Start { reason, instead_of } => {
-                trigger.owed.push(Owed { tick, reason: reason.clone(), instead_of, tries: 0 });
+            Way::Start { reason } => {
+                trigger.owed.push(Owed { tick, reason: reason.clone(), tries: 0 });
                 (reason, false)
             }
         };
@@ -233,7 +257,11 @@ impl Service {
             return Ok(fate(&trigger, reason, None));
         }
         let at = At { it: trigger.clone(), revision: revisions.first().copied().unwrap_or_default() };
-        let told = self.start_now(at, now).await?;
+        // From here on it is written down that it starts. Whoever heard of trouble would send it again.
+        let told = self.start_now(at, now).await.unwrap_or_else(|error| {
+            tracing::warn!(trigger = %trigger.uuid, %error, "what was sent is started in a moment");
+            Vec::new()
+        });
         let (starts, reason, run) = told
             .into_iter()
             .find(|(of, ..)| *of == tick)
@@ -261,20 +289,19 @@ impl Service {
     async fn way(&self, trigger: &TriggerRecord) -> Result<Way, Error> {
         let going = self.going(trigger).await?;
         let before = match (going, trigger.owed.is_empty()) {
-            (None, true) => return Ok(Way::Start { reason: passed(trigger), instead_of: None }),
+            (None, true) => return Ok(Way::Start { reason: passed(trigger) }),
             (Some(run), _) => format!("run {run} is still going"),
             (None, false) => "a run is started just now".to_owned(),
         };
         Ok(match trigger.on.overlap {
-            Overlap::Allow => Way::Start { reason: passed(trigger), instead_of: None },
+            Overlap::Allow => Way::Start { reason: passed(trigger) },
             Overlap::Skip => Way::Decline { reason: format!("{before}, and `overlap` is `skip`") },
             Overlap::Queue if trigger.queued.len() < MAX_QUEUED => {
                 Way::Queue { reason: format!("{before}; it starts when that has ended") }
             }
             Overlap::Queue => Way::Decline { reason: format!("{before}, and {MAX_QUEUED} wait for it already") },
             Overlap::CancelRunning => {
-                let reason = format!("{}; it takes the place of the run before", passed(trigger));
-                Way::Start { reason, instead_of: going }
+                Way::Start { reason: format!("{}; it takes the place of the run before", passed(trigger)) }
             }
         })
     }

@@ -65,9 +65,6 @@ pub struct TriggerRecord {
 pub struct Owed {
     pub tick: Millis,
     pub reason: String,
-    /// The run that it takes the place of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instead_of: Option<RunId>,
     /// How often the store refused it.
     #[serde(default)]
     pub tries: u32,

@@ -100,7 +100,7 @@ impl Deciding<'_> {
         } else if self.facts.going.is_none()
             && let Some(tick) = self.decided.queued.pop_front()
         {
-            self.start(tick, "the run that it waited for has ended".to_owned(), None);
+            self.start(tick, "the run that it waited for has ended".to_owned());
         }
     }
 
@@ -151,12 +151,12 @@ impl Deciding<'_> {
     fn admit(&mut self, tick: Millis) {
         let reason = self.why(tick);
         let before = match (self.facts.going, self.decided.start.last()) {
-            (None, None) => return self.start(tick, reason, None),
+            (None, None) => return self.start(tick, reason),
             (Some(run), _) => format!("run {run} is still going"),
             (None, Some(_)) => "the run of an earlier time is started just now".to_owned(),
         };
         match self.trigger.on.overlap {
-            Overlap::Allow => self.start(tick, reason, None),
+            Overlap::Allow => self.start(tick, reason),
             Overlap::Skip => self.decline(tick, format!("{before}, and `overlap` is `skip`")),
             Overlap::Queue if self.decided.queued.len() < MAX_QUEUED => self.decided.queued.push_back(tick),
             Overlap::Queue => self.decline(tick, format!("{before}, and {MAX_QUEUED} times wait for it already")),
@@ -164,7 +164,7 @@ impl Deciding<'_> {
                 for replaced in std::mem::take(&mut self.decided.start) {
                     self.decline(replaced.tick, "a later time takes its place (`overlap: cancel_running`)".to_owned());
                 }
-                self.start(tick, format!("{reason}; it takes the place of the run before"), self.facts.going);
+                self.start(tick, format!("{reason}; it takes the place of the run before"));
             }
         }
     }
@@ -192,12 +192,12 @@ impl Deciding<'_> {
         } else {
             // A clock that was put back must not make two runs share a tick.
             let tick = self.trigger.last_tick.map_or(ready, |last| ready.max(last + 1));
-            self.start(tick, "no run of it is going".to_owned(), None);
+            self.start(tick, "no run of it is going".to_owned());
         }
     }
 
-    fn start(&mut self, tick: Millis, reason: String, instead_of: Option<RunId>) {
-        self.decided.start.push(Owed { tick, reason, instead_of, tries: 0 });
+    fn start(&mut self, tick: Millis, reason: String) {
+        self.decided.start.push(Owed { tick, reason, tries: 0 });
     }
 
     fn decline(&mut self, tick: Millis, reason: String) {

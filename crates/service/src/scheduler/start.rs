@@ -1,11 +1,12 @@
 //! The runs that a trigger owes: each is started once, however often it is tried.
 
 use relais_engine::{Millis, RunId};
-use relais_plan::TriggerOn;
 use relais_plan::time::format_instant;
+use relais_plan::{Overlap, TriggerOn};
 use serde_json::json;
 
 use super::{Moved, decide};
+use crate::decisions::Decision;
 use crate::kept::At;
 use crate::runs::OWN_KEYS;
 use crate::sent::{self, Arrival, arrival_id};
@@ -51,21 +52,19 @@ impl Moved {
 
     async fn start_one(&self, owed: &Owed) -> Result<RunId, Error> {
         let (service, trigger) = (&self.service, &self.at.it);
-        if let Some(run) = owed.instead_of {
-            match service.cancel(run).await {
-                // It has ended in the meantime.
-                Ok(()) | Err(Error::Invalid(_) | Error::NotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
         let At { it: workflow, .. } = service.kept::<Workflow>(&trigger.workflow_uuid.to_string()).await?;
         let tick_key = format!("{OWN_KEYS}tick:{}:{}", trigger.uuid, owed.tick);
         if trigger.is_sent() {
-            let sent = service.kept::<Arrival>(&arrival_id(trigger.uuid, owed.tick)).await?.it.sent;
+            let arrival = service.find_kept::<Arrival>(&arrival_id(trigger.uuid, owed.tick)).await?;
+            let Some(At { it: Arrival { sent, .. }, .. }) = arrival else {
+                return self.started_by_another(owed.tick).await;
+            };
             let key = sent::run_key(trigger, &sent).unwrap_or(tick_key);
+            self.make_room().await?;
             return Ok(service.start_with(trigger, &workflow, &sent, (owed.tick, Some(key))).await?.0);
         }
         let checked = service.ready(&workflow, trigger.branch.as_deref(), None, &Mode::default()).await?;
+        self.make_room().await?;
         let what = json!({ "type": trigger.kind, "id": trigger.uuid, "at": format_instant(owed.tick) });
         let start = Start {
             input: trigger.on.input.clone(),
@@ -75,6 +74,29 @@ impl Moved {
             ..Start::default()
         };
         Ok(service.start_once(&checked, start).await?.0)
+    }
+
+    /// Ends the run before, where the trigger says so. Which one that is shows only now: of two that were let through at
+    /// the same time the second takes the place of the first.
+    async fn make_room(&self) -> Result<(), Error> {
+        let (service, trigger) = (&self.service, &self.at.it);
+        if trigger.on.overlap != Overlap::CancelRunning {
+            return Ok(());
+        }
+        match service.going(trigger).await? {
+            Some(run) => service.cancel_once(run).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What was sent goes in the change that keeps the decision about it: whoever does not find the one finds the other.
+    async fn started_by_another(&self, tick: Millis) -> Result<RunId, Error> {
+        let decisions = self.service.decisions(self.at.it.uuid).await?;
+        match decisions.into_iter().find(|decision| decision.tick == Some(tick)) {
+            Some(Decision { run: Some(run), .. }) => Ok(run),
+            Some(Decision { reason, .. }) => Err(Error::Conflict(reason)),
+            None => Err(Error::NotFound("what was sent is no longer kept; was its trigger removed?".into())),
+        }
     }
 }
 

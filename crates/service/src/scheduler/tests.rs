@@ -1,10 +1,10 @@
 //! Schedules in virtual time: a year with its changes of the clock, downtime, crashes at every call, several servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use relais_engine::{Entry, Event, FORMAT, Millis, RunId, RunStatus, Summary};
+use relais_engine::{Entry, Event, FORMAT, Millis, RunId, RunStatus, Signal, Summary};
 use relais_plan::time::parse_instant;
 use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn, schedule};
 use relais_runtime::clock::Clock;
@@ -291,9 +291,13 @@ impl Power {
             std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => Some(Fault::Before(gone())),
         }
     }
+
+    fn was_cut(&self) -> bool {
+        self.calls.load(Ordering::SeqCst) > self.cut_at.load(Ordering::SeqCst)
+    }
 }
 
-/// Four minutes of three triggers; the process is killed at one call of the store, and another takes its place at once or
+/// Four minutes of five triggers; the process is killed at one call of the store, and another takes its place at once or
 /// a minute later. Says whether there were so many calls.
 async fn check_cut(nth: u64, is_after: bool, at_once: bool) -> bool {
     let power = Arc::new(Power { calls: AtomicU64::new(0), cut_at: AtomicU64::new(u64::MAX) });
@@ -306,6 +310,8 @@ async fn check_cut(nth: u64, is_after: bool, at_once: bool) -> bool {
         let schedule = schedule::parse(&world.trigger(id).await.on, "UTC", start).unwrap().unwrap();
         expected.insert(id, schedule.between(start, start + 4 * MINUTE, 100).times);
     }
+    let replacing = world.add(TriggerOn::Every { ms: 60_000 }, |t| t.overlap = Overlap::CancelRunning).await;
+    let endless = world.add(TriggerOn::Continuous { delay_ms: 0 }, |_| {}).await;
     power.cut_at.store(power.calls.load(Ordering::SeqCst) + nth, Ordering::SeqCst);
     let mut was_cut = false;
     for _ in 0..4 {
@@ -320,12 +326,24 @@ async fn check_cut(nth: u64, is_after: bool, at_once: bool) -> bool {
         }
     }
     power.cut_at.store(u64::MAX, Ordering::SeqCst);
+    let at = format!("cut at call {nth}, after it: {is_after}, again at once: {at_once}");
+    world.service.fire_due().await.unwrap();
+    check_one_stays(&world, replacing, &at).await;
     for _ in 0..5 {
         world.service.fire_due().await.unwrap();
         world.end_runs(RunStatus::Completed).await;
     }
-    assert_eq!(world.fired().await, expected, "cut at call {nth}, after it: {is_after}, again at once: {at_once}");
+    let mut fired = world.fired().await;
+    let replaced = fired.remove(&replacing).unwrap();
+    assert_eq!((replaced.last(), is_once(&replaced)), (Some(&(start + 4 * MINUTE)), true), "{at}: {replaced:?}");
+    let one_after_the_other = fired.remove(&endless).unwrap();
+    assert_eq!((one_after_the_other.len(), is_once(&one_after_the_other)), (5, true), "{at}");
+    assert_eq!(fired, expected, "{at}");
     was_cut
+}
+
+fn is_once(sorted: &[Millis]) -> bool {
+    sorted.windows(2).all(|pair| pair[0] < pair[1])
 }
 
 #[tokio::test]
@@ -640,6 +658,47 @@ async fn a_paused_schedule_starts_nothing_until_it_is_resumed() {
     }
 }
 
+/// How often each run of a trigger was told to end.
+async fn cancels(world: &World, trigger: Uuid) -> BTreeMap<RunId, usize> {
+    let mut found = BTreeMap::new();
+    let rows = world.store.list(Filter { limit: 1_000, ..Filter::default() }).await.unwrap().rows;
+    for row in rows.into_iter().filter(|row| row.summary.target.trigger == Some(trigger.to_string())) {
+        let entries = world.store.load(row.summary.run, 0).await.unwrap();
+        let is_cancel = |event: &&Event| matches!(event, Event::Signalled { signal: Signal::Cancel, .. });
+        let count = entries.iter().flat_map(|entry| &entry.events).filter(is_cancel).count();
+        found.insert(row.summary.run, count);
+    }
+    found
+}
+
+/// All runs but the last have made room, and were told so once: a second cancel would cut off their exit steps.
+async fn check_one_stays(world: &World, trigger: Uuid, at: &str) {
+    let cancels = cancels(world, trigger).await;
+    let last = world.trigger(trigger).await.last_run.unwrap();
+    let is_right = |(run, times): (&RunId, &usize)| *times == usize::from(*run != last);
+    assert!(cancels.iter().all(is_right), "{at}, the last is {last}: {cancels:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_that_are_sent_at_once_each_takes_the_place_of_the_one_before() {
+    let world = World::new().await;
+    let id = world.add(TriggerOn::Event("paid".into()), |t| t.overlap = Overlap::CancelRunning).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..20 {
+        let service = if number % 2 == 0 { world.service.clone() } else { world.another() };
+        tasks.spawn(async move {
+            let at = service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
+            let key = (number % 3 > 0).then(|| number.to_string());
+            service.fire_sent(at, &Sent { key, data: json!({}) }).await.unwrap()
+        });
+    }
+    let fates = tasks.join_all().await;
+    assert!(fates.iter().all(|fate| fate.starts && fate.run.is_some()), "{fates:?}");
+    let runs: BTreeSet<_> = fates.iter().filter_map(|fate| fate.run).collect();
+    assert_eq!((runs.len(), cancels(&world, id).await.len()), (20, 20));
+    check_one_stays(&world, id, "when all are through").await;
+}
+
 /// Sends something to a trigger for events, as somebody with this key.
 async fn send(world: &World, id: Uuid, key: &str) -> Fate {
     let at = world.service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
@@ -662,6 +721,8 @@ async fn what_is_sent_while_a_run_goes_on_is_skipped_queued_let_in_or_takes_its_
         assert!(first.starts && first.run.is_some(), "{overlap:?} {first:?}");
         let second = send(&world, id, "two").await;
         assert_eq!((second.starts, second.run.is_some()), (starts, has_run), "{overlap:?} {second:?}");
+        let made_room = cancels(&world, id).await[&first.run.unwrap()];
+        assert_eq!(made_room, usize::from(overlap == Overlap::CancelRunning), "{overlap:?}");
         // The same again is the same again.
         assert_eq!(send(&world, id, "one").await.run, first.run, "{overlap:?}");
         world.end_runs(RunStatus::Completed).await;
@@ -694,34 +755,51 @@ async fn of_many_that_are_sent_at_once_one_is_let_through() {
     assert_eq!(world.store.list(Filter { limit: 100, ..Filter::default() }).await.unwrap().rows.len(), 1);
 }
 
-/// Sends once while the store fails at its nth call, then tries again as senders do; says whether it failed.
-async fn check_sent_cut(nth: u64, is_after: bool) -> bool {
+/// Sends once, while a run of the trigger goes on or not, and the store fails at its nth call; then tries again as senders
+/// do: with a key in any case, without one if it was not told that all went well. Says whether there were so many calls.
+async fn check_sent_cut((overlap, key, before): (Overlap, Option<&str>, usize), nth: u64, is_after: bool) -> bool {
     let power = Arc::new(Power { calls: AtomicU64::new(0), cut_at: AtomicU64::new(u64::MAX) });
     let faults = power.clone();
     let world = World::on(Arc::new(MemoryStore::with_faults(move |_, _| faults.fault(is_after)))).await;
-    let id = world.add(TriggerOn::Event("paid".into()), |t| t.overlap = Overlap::Queue).await;
+    let id = world.add(TriggerOn::Event("paid".into()), |t| t.overlap = overlap).await;
+    for number in 0..before {
+        send(&world, id, &number.to_string()).await;
+    }
     let at = world.service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
-    let sent = Sent { key: Some("one".into()), data: json!({ "name": "x" }) };
+    let sent = Sent { key: key.map(str::to_owned), data: json!({ "name": "x" }) };
     power.cut_at.store(power.calls.load(Ordering::SeqCst) + nth, Ordering::SeqCst);
-    let was_cut = world.service.fire_sent(at, &sent).await.is_err();
+    let told = world.service.fire_sent(at, &sent).await;
+    let was_cut = power.was_cut();
     power.cut_at.store(u64::MAX, Ordering::SeqCst);
-    let next = world.another();
-    let at = next.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
-    next.fire_sent(at, &sent).await.unwrap();
     world.clock.add(MINUTE);
+    let next = world.another();
+    if key.is_some() || told.is_err() {
+        let at = next.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
+        next.fire_sent(at, &sent).await.unwrap();
+    }
     next.fire_due().await.unwrap();
+    let at = format!("{overlap:?} {key:?} cut at call {nth}, after it: {is_after}, told {told:?}");
     let runs = world.store.list(Filter { limit: 10, ..Filter::default() }).await.unwrap().rows.len();
-    assert_eq!(runs, 1, "cut at call {nth}, after it: {is_after}");
+    assert_eq!(runs, before + 1, "{at}");
+    if key.is_some() {
+        assert_eq!(world.service.decisions(id).await.unwrap().len(), before + 1, "{at}");
+    }
+    if overlap == Overlap::CancelRunning {
+        check_one_stays(&world, id, &at).await;
+    }
     was_cut
 }
 
 #[tokio::test]
 async fn what_was_sent_starts_one_run_wherever_the_process_is_killed() {
-    for is_after in [false, true] {
-        let mut nth = 0;
-        while check_sent_cut(nth, is_after).await {
-            nth += 1;
+    // Without a key nobody can tell a first try from a second one if the answer to a write was lost.
+    for (key, is_after) in [(Some("one"), false), (Some("one"), true), (None, false)] {
+        for (overlap, before) in [(Overlap::Queue, 0), (Overlap::Allow, 0), (Overlap::CancelRunning, 1)] {
+            let mut nth = 0;
+            while check_sent_cut((overlap, key, before), nth, is_after).await {
+                nth += 1;
+            }
+            assert!(nth >= 5, "there were {nth} calls only");
         }
-        assert!(nth > 5, "there were {nth} calls only");
     }
 }
