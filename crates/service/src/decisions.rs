@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::kept::{self, At, Kept};
-use crate::{Error, Service};
+use crate::{Error, Service, TriggerRecord};
 
 /// Decisions that are shown of one trigger; older ones go.
 pub(crate) const KEPT: usize = 100;
@@ -98,6 +98,17 @@ impl Service {
             edits.extend(self.old_decisions(decision.trigger).await?);
         }
         Ok(edits)
+    }
+
+    /// What keeps that nothing comes of the ticks that wait for the run before them.
+    pub(crate) fn dropped_edits(&self, trigger: &TriggerRecord, reason: &str) -> Result<Vec<Edit>, Error> {
+        let at = self.core.clock.now();
+        let decision = |(order, tick): (usize, &Millis)| {
+            let (id, tick, reason) = (ordered_id(at, order), Some(*tick), reason.to_owned());
+            let decision = Decision { id, trigger: trigger.uuid, at, tick, starts: false, reason, run: None, times: 1 };
+            kept::put(self.user(), &decision, Expect::Any)
+        };
+        trigger.queued.iter().enumerate().map(decision).collect()
     }
 
     async fn old_decisions(&self, trigger: Uuid) -> Result<Vec<Edit>, Error> {

@@ -26,7 +26,7 @@ const MAX_PAGES: usize = 100;
 /// How often a change is tried again when the scheduler moves the same trigger on.
 const MAX_TRIES: usize = 20;
 const TAKEN_AWAY: &str = "its schedule was cancelled";
-const PAUSED: &str = "it is paused";
+pub(crate) const PAUSED: &str = "it is paused";
 
 /// When a workflow is to run: exactly one of the first four says it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -240,7 +240,7 @@ impl Service {
     /// It fires no more until it is resumed; a run that is going goes on.
     pub async fn pause_schedule(&self, id: Uuid) -> Result<Timed, Error> {
         self.changed(id, |timed, _| match &timed.trigger.off {
-            None => Ok(vec![self.switched_off(timed, PAUSED)?]),
+            None => self.switched_off(timed, PAUSED),
             Some(_) => Ok(Vec::new()),
         })
         .await?;
@@ -266,7 +266,7 @@ impl Service {
             }
             let changed = self.changed(at.it.uuid, |timed, workflow| match timed.trigger.origin {
                 Origin::Call => self.removed(timed, workflow),
-                Origin::Definition => Ok(vec![self.switched_off(timed, TAKEN_AWAY)?]),
+                Origin::Definition => self.switched_off(timed, TAKEN_AWAY),
             });
             match changed.await {
                 Ok(timed) => cancelled.push(timed),
@@ -329,14 +329,17 @@ impl Service {
         Ok(edits)
     }
 
-    fn switched_off(&self, timed: &Timed, why: &str) -> Result<Edit, Error> {
+    fn switched_off(&self, timed: &Timed, why: &str) -> Result<Vec<Edit>, Error> {
         let now = self.core.clock.now();
         let before = timed.trigger.clone();
         // What was decided is still started.
         let look_at = (!before.owed.is_empty()).then_some(now);
+        let dropped = self.dropped_edits(&before, why)?;
         let off = Some(why.to_owned());
         let off = TriggerRecord { off, next_at: None, look_at, queued: Default::default(), updated_at: now, ..before };
-        kept::put(self.user(), &off, Expect::Revision(timed.revision))
+        let mut edits = vec![kept::put(self.user(), &off, Expect::Revision(timed.revision))?];
+        edits.extend(dropped);
+        Ok(edits)
     }
 
     fn switched_on(&self, timed: &Timed) -> Result<Edit, Error> {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::kept::{self, At, Kept};
+use crate::schedules::PAUSED;
 use crate::steps::MAX_PAGE;
 use crate::workflows::must_be_unchanged;
 use crate::{Error, Origin, Service, TriggerRecord, Workflow};
@@ -275,6 +276,9 @@ impl Service {
         record.updated_at = self.core.clock.now();
         let mut edits = vec![kept::put(self.user(), &record, Expect::Revision(is))?];
         edits.extend(self.listener_edit(&record)?);
+        if record.queued.is_empty() {
+            edits.extend(self.dropped_edits(&before, "its times were changed")?);
+        }
         self.change(edits).await?;
         self.trigger(id).await
     }
@@ -287,15 +291,20 @@ impl Service {
         };
         let trigger = trigger_of(kind, settings, &name)?;
         let fresh = self.fresh_trigger(before.workflow_uuid, kind, trigger)?;
-        let goes_on = fresh.on.on == before.on.on && fresh.on.timezone == before.on.timezone;
+        let is_paused = before.off.as_deref() == Some(PAUSED);
+        let is_same = fresh.on.on == before.on.on && fresh.on.timezone == before.on.timezone;
+        // One that was put aside has no next time that it could keep.
+        let goes_on = is_same && (before.off.is_none() || is_paused);
         let times = if goes_on { before.clone() } else { fresh.clone() };
+        // What others have sent was let in; it does not go by times.
+        let waiting = if before.is_sent() { before.clone() } else { times.clone() };
         Ok(TriggerRecord {
             on: fresh.on,
-            off: fresh.off,
-            next_at: times.next_at,
+            off: fresh.off.or_else(|| before.off.clone().filter(|_| is_paused)),
+            next_at: times.next_at.filter(|_| !is_paused),
             set_at: times.set_at,
-            last_tick: times.last_tick,
-            queued: times.queued,
+            last_tick: waiting.last_tick,
+            queued: waiting.queued,
             ..before.clone()
         })
     }

@@ -18,7 +18,8 @@ use super::decide::{Facts, LATE_MS, MAX_CAUGHT_UP, MAX_QUEUED, decide};
 use crate::kept::{self, At};
 use crate::sent::Sent;
 use crate::{
-    Config, Error, Fate, NewWorkflow, Origin, Service, SetSchedule, TriggerRecord, Workflow, WorkflowStatus, Written,
+    Config, Error, Fate, NewWorkflow, Origin, Service, SetSchedule, TriggerChange, TriggerRecord, Workflow,
+    WorkflowStatus, Written,
 };
 
 const NEW_YEAR: &str = "2026-01-01T00:00:00Z";
@@ -656,6 +657,50 @@ async fn a_paused_schedule_starts_nothing_until_it_is_resumed() {
         world.clock.add(10 * MINUTE);
         assert_eq!(world.service.fire_due().await.unwrap(), None);
     }
+}
+
+#[tokio::test]
+async fn ticks_that_wait_when_a_schedule_is_paused_are_told() {
+    let world = World::new().await;
+    let queue = SetSchedule { every: Some("1m".into()), overlap: Overlap::Queue, ..SetSchedule::default() };
+    let id = world.service.schedule("tick", queue).await.unwrap().trigger.uuid;
+    for _ in 0..3 {
+        world.clock.add(MINUTE);
+        world.service.fire_due().await.unwrap();
+    }
+    assert_eq!(world.trigger(id).await.queued.len(), 2);
+    world.service.pause_schedule(id).await.unwrap();
+    world.service.fire_due().await.unwrap();
+    assert_eq!(world.reasons(id).await, ["it is paused", "it is paused", "it was due"]);
+    world.service.resume_schedule(id).await.unwrap();
+    assert!(world.trigger(id).await.queued.is_empty());
+}
+
+/// A schedule with these settings is paused and saved with those: it stays paused, and goes on when it is resumed.
+async fn check_saved_while_paused(before: &str, after: &str) {
+    let world = World::new().await;
+    let settings = |every: &str| TriggerChange {
+        settings: json!({ "every": every, "input": { "name": "x" } }).as_object().cloned(),
+        ..TriggerChange::default()
+    };
+    let set = world.service.set_trigger("tick", "schedule", settings(before), None).await.unwrap();
+    let id = set.it.trigger_uuid.unwrap();
+    world.service.pause_schedule(id).await.unwrap();
+    world.service.save_trigger(id, settings(after), None).await.unwrap();
+    let saved = world.trigger(id).await;
+    assert_eq!((saved.off.as_deref(), saved.next_at), (Some("it is paused"), None));
+    world.clock.add(10 * MINUTE);
+    assert_eq!(world.service.fire_due().await.unwrap(), None);
+    world.service.resume_schedule(id).await.unwrap();
+    world.clock.add(2 * MINUTE);
+    world.service.fire_due().await.unwrap();
+    assert_eq!(world.fired().await[&id].len(), 1);
+}
+
+#[tokio::test]
+async fn a_paused_schedule_that_is_saved_stays_paused_and_can_be_resumed() {
+    check_saved_while_paused("1m", "1m").await;
+    check_saved_while_paused("1h", "2m").await;
 }
 
 /// How often each run of a trigger was told to end.
