@@ -89,49 +89,46 @@ impl Service {
     pub async fn publish_event(&self, happened: Happened) -> Result<Effects, Error> {
         check_name("type", &happened.kind)?;
         let Some(id) = &happened.id else {
-            return self.take_effect(&happened, &Uuid::now_v7().to_string(), false).await;
+            return self.take_effect(&happened, &Uuid::now_v7().to_string()).await;
         };
         check_name("id", id)?;
-        let (published, is_new) = self.remember(&happened, id).await?;
-        if let Some(effects) = published.it.effects {
+        let published = self.remember(&happened, id).await?;
+        if let Some(effects) = published.effects {
             return Ok(Effects { is_repeated: true, ..effects });
         }
-        let effects = self.take_effect(&happened, id, !is_new).await?;
-        let done = Published { effects: Some(effects.clone()), ..published.it };
+        let effects = self.take_effect(&happened, id).await?;
+        let done = Published { effects: Some(effects.clone()), ..published };
         let mut edits = vec![kept::put(self.user(), &done, Expect::Any)?];
         edits.extend(self.forgotten(Published::KIND).await?);
         self.change(edits).await?;
         Ok(effects)
     }
 
-    /// The record of an event with this id, and whether it is new.
-    async fn remember(&self, happened: &Happened, id: &str) -> Result<(At<Published>, bool), Error> {
+    /// The record of an event with this id, the new one or the one that was there.
+    async fn remember(&self, happened: &Happened, id: &str) -> Result<Published, Error> {
         let (kind, at) = (happened.kind.clone(), self.core.clock.now());
         let data = Uuid::new_v5(&Uuid::NAMESPACE_OID, happened.data.to_string().as_bytes()).to_string();
         let new = Published { id: id.to_owned(), kind, data, at, effects: None };
         match self.change(vec![kept::put(self.user(), &new, Expect::Absent)?]).await {
-            Ok(revisions) => {
-                let revision = revisions.first().copied().unwrap_or_default();
-                return Ok((At { it: new, revision }, true));
-            }
+            Ok(_) => return Ok(new),
             Err(Error::Stale(_)) => {}
             Err(error) => return Err(error),
         }
-        let before = self.kept::<Published>(id).await?;
-        if (&before.it.kind, &before.it.data) == (&new.kind, &new.data) {
-            return Ok((before, false));
+        let before = self.kept::<Published>(id).await?.it;
+        if (&before.kind, &before.data) == (&new.kind, &new.data) {
+            return Ok(before);
         }
         let text = "was published before with another type or other data; give each event an id of its own";
         Err(Error::Conflict(format!("the event {id} {text}")))
     }
 
-    /// `again`: an earlier try was cut off, so that some of it may have been done.
-    async fn take_effect(&self, happened: &Happened, id: &str, again: bool) -> Result<Effects, Error> {
+    /// Some of it may have been done by an earlier try that was cut off, or is done by another at this moment.
+    async fn take_effect(&self, happened: &Happened, id: &str) -> Result<Effects, Error> {
         let sent = Sent { key: Some(id.to_owned()), data: happened.data.clone() };
         let mut effects = Effects::default();
         // First those that wait, so that a run that this event starts is not among them.
         for run in self.waiting_for(&happened.kind).await? {
-            if self.wake(run, happened, id, again).await? {
+            if self.wake(run, happened, id).await? {
                 effects.woken.push(run);
             }
         }
@@ -169,12 +166,12 @@ impl Service {
 
     /// Gives the event to each step of a run that waits for it. It is appended behind exactly what was read, so that no
     /// step gets it twice; says whether any got it.
-    async fn wake(&self, run: RunId, happened: &Happened, id: &str, again: bool) -> Result<bool, Error> {
+    async fn wake(&self, run: RunId, happened: &Happened, id: &str) -> Result<bool, Error> {
         let by = format!("event:{id}");
         for _ in 0..MAX_TRIES {
             let row = self.worker().row(run).await?;
             let entries = self.core.store.load(run, 0).await?;
-            if again && has_received(&entries, &by) {
+            if has_received(&entries, &by) {
                 return Ok(true);
             }
             let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;

@@ -1,6 +1,7 @@
 //! Events find what they concern, however much else is going on.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use relais_engine::{Entry, Event, FORMAT, RunId, RunStatus, Signal, Summary, Usa
 use relais_runtime::clock::SystemClock;
 use relais_runtime::settings::{Provider, Settings};
 use relais_service::{Config, Happened, NewWorkflow, Service, Start, Written};
-use relais_store::{Batch, MemoryStore, NewRun, Store};
+use relais_store::{Batch, Fault, MemoryStore, NewRun, Store};
 use relais_testkit::{Behaviour, ModelServer};
 use serde_json::json;
 
@@ -146,6 +147,30 @@ async fn a_lane_that_waits_hears_of_its_event_while_another_is_at_work() {
     assert_eq!(setup.service.publish_event(paid()).await.unwrap().woken, [run]);
     setup.service.cancel(run).await.unwrap();
     assert_eq!(setup.end_of(run).await, RunStatus::Cancelled);
+}
+
+/// Of two who publish the same event at once one comes second: what it appends is refused, since the other's is there.
+#[tokio::test]
+async fn an_event_that_another_has_given_to_a_run_is_not_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_late = Arc::new(AtomicBool::new(false));
+    let late = is_late.clone();
+    let store = Arc::new(MemoryStore::with_faults(move |method, _| {
+        let conflict = relais_store::Error::Conflict { run: RunId::nil(), seq: 0 };
+        (method == "append" && late.swap(false, Ordering::SeqCst)).then_some(Fault::After(conflict))
+    }));
+    let service = open(&folder, store.clone());
+    let text = WAITS.replace("output:", "  - { id: again, wait: { event: order.paid } }\noutput:");
+    keep(&service, &text).await;
+    let run = service.start_workflow("waits", None, None, Start::default()).await.unwrap();
+    service.settle(run).await.unwrap();
+    is_late.store(true, Ordering::SeqCst);
+    let happened = Happened { id: Some("one".into()), ..paid() };
+    let effects = service.publish_event(happened).await.unwrap();
+    assert_eq!(effects.woken, [run], "it was given to the run, by whomever");
+    let entries = store.load(run, 0).await.unwrap();
+    let is_given = |event: &&Event| matches!(event, Event::Received { .. });
+    assert_eq!(entries.iter().flat_map(|entry| &entry.events).filter(is_given).count(), 1);
 }
 
 /// The type of a trigger that was set by a call may change, and the trigger may go. While it is there each match starts
