@@ -31,17 +31,22 @@ pub fn plan_key(hash: &str) -> DocumentKey {
     DocumentKey { kind: PLAN.to_owned(), owner: String::new(), name: hash.to_owned() }
 }
 
-/// The plan with this hash, as it was when the run was started.
-pub async fn load_plan(store: &dyn Store, hash: &str) -> Result<Plan, Failure> {
-    plan_of(hash, store.get_document(plan_key(hash), None).await)
+/// The plan with this hash, as it was when the run was started. A database that is busy says so: the plan is not lost.
+pub async fn load_plan(store: &dyn Store, hash: &str) -> Result<Plan, Error> {
+    let found = store.get_document(plan_key(hash), None).await?;
+    read_plan(hash, found).map_err(Error::Internal)
 }
 
 /// The plan in what was found under its key.
 pub fn plan_of(hash: &str, found: Result<Option<Document>, Error>) -> Result<Plan, Failure> {
     let internal = |message: String| Failure::new(ErrorKind::Internal, message);
     let document = found.map_err(|e| internal(e.to_string()))?;
-    let document = document.ok_or_else(|| internal(format!("the plan {hash} is not in the database")))?;
-    serde_json::from_value(document.body).map_err(|e| internal(format!("the plan {hash} cannot be read: {e}")))
+    read_plan(hash, document).map_err(internal)
+}
+
+fn read_plan(hash: &str, found: Option<Document>) -> Result<Plan, String> {
+    let document = found.ok_or_else(|| format!("the plan {hash} is not in the database"))?;
+    serde_json::from_value(document.body).map_err(|e| format!("the plan {hash} cannot be read: {e}"))
 }
 
 /// The names and patterns of all tools that a plan may call.

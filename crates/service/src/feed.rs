@@ -247,10 +247,14 @@ impl Feed {
         let user = self.service.as_user(&summary.user);
         let is_root = summary.parent.is_none();
         let used = UsageRow::of(&end.root, ended_at);
-        ledger.usage.open(&user, used).await?.add(bill, ended_at, is_root);
+        if let Some(used) = ledger.usage.open(&user, used).await? {
+            used.add(bill, ended_at, is_root);
+        }
         if is_root && !summary.target.workflow.is_empty() {
             let tally = Tally { workflow: summary.target.workflow.clone(), ..Tally::default() };
-            ledger.tallies.open(&user, tally).await?.count(summary.run, bill, ended_at);
+            if let Some(tally) = ledger.tallies.open(&user, tally).await? {
+                tally.count(summary.run, bill, ended_at);
+            }
         }
         Ok(())
     }
@@ -299,7 +303,8 @@ struct Ledger {
     usage: Pages<UsageRow>,
 }
 
-struct Pages<T>(BTreeMap<(String, String), (T, Expect)>);
+/// By owner and id; none where the record cannot be read, so that nothing can be added to it.
+struct Pages<T>(BTreeMap<(String, String), Option<(T, Expect)>>);
 
 impl<T> Default for Pages<T> {
     fn default() -> Self {
@@ -316,24 +321,23 @@ impl Ledger {
 }
 
 impl<T: Kept> Pages<T> {
-    /// The user's record as it is kept, or the empty one.
-    async fn open(&mut self, user: &Service, empty: T) -> Result<&mut T, Error> {
+    /// The user's record as it is kept, or the empty one. One that cannot be read must not keep the end of this run, and
+    /// of all others, from being taken note of.
+    async fn open(&mut self, user: &Service, empty: T) -> Result<Option<&mut T>, Error> {
         let place = (user.user().to_owned(), empty.id());
         if !self.0.contains_key(&place) {
-            let page = match user.find_kept::<T>(&place.1).await? {
-                Some(At { it, revision }) => (it, Expect::Revision(revision)),
-                None => (empty, Expect::Absent),
+            let page = match user.core.store.get_record(kept::key::<T>(&place.0, &place.1)).await? {
+                Some(record) => kept::readable(record).map(|At { it, revision }| (it, Expect::Revision(revision))),
+                None => Some((empty, Expect::Absent)),
             };
             self.0.insert(place.clone(), page);
         }
-        match self.0.get_mut(&place) {
-            Some((it, _)) => Ok(it),
-            None => Err(Error::Unusable(format!("the {} {} was lost", T::WORD, place.1))),
-        }
+        Ok(self.0.get_mut(&place).and_then(Option::as_mut).map(|(it, _)| it))
     }
 
     fn edits(self) -> Result<Vec<Edit>, Error> {
-        self.0.into_iter().map(|((owner, _), (it, expect))| kept::put(&owner, &it, expect)).collect()
+        let read = self.0.into_iter().filter_map(|((owner, _), page)| Some((owner, page?)));
+        read.map(|(owner, (it, expect))| kept::put(&owner, &it, expect)).collect()
     }
 }
 

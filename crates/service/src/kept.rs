@@ -63,6 +63,12 @@ pub(crate) fn read<T: Kept>(record: Record) -> Result<At<T>, Error> {
     Ok(At { it: serde_json::from_value(body).map_err(unread)?, revision })
 }
 
+/// The same where many things are looked at together: one that cannot be read is told and left out.
+pub(crate) fn readable<T: Kept>(record: Record) -> Option<At<T>> {
+    let owner = record.key.owner.clone();
+    read(record).map_err(|error| tracing::error!(owner, %error, "a record is left out")).ok()
+}
+
 fn touches_triggers(edit: &Edit) -> bool {
     matches!(edit, Edit::Put { key, .. } if key.kind == crate::TriggerRecord::KIND)
 }
@@ -120,6 +126,21 @@ impl Service {
         let (owner, label) = (Some(self.user().to_owned()), label.map(str::to_owned));
         let find = Find { kind: T::KIND.to_owned(), owner, label, after, limit, ..Find::default() };
         self.core.store.records(find).await?.into_iter().map(read).collect()
+    }
+
+    /// A thing that is due. One that cannot be read would be due for ever and keep the others from their turn, so that it
+    /// is due no more.
+    pub(crate) async fn read_due<T: Kept>(&self, record: Record) -> Result<Option<At<T>>, Error> {
+        let Record { key, label, revision, body, .. } = record.clone();
+        if let Some(at) = readable(record) {
+            return Ok(Some(at));
+        }
+        let expect = Expect::Revision(revision);
+        match self.change(vec![Edit::Put { key, label, due_at: None, body, expect }]).await {
+            // Stale: somebody has written it anew.
+            Ok(_) | Err(Error::Stale(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// All edits or none; answers the revision of each.

@@ -92,16 +92,8 @@ impl Service {
     async fn fire(&self, due: Vec<Record>, now: Millis) -> Result<(), Error> {
         let mut triggers = Vec::new();
         for record in due {
-            let (owner, key, body) = (record.key.owner.clone(), record.key.clone(), record.body.clone());
-            let (label, revision) = (record.label.clone(), record.revision);
-            match kept::read::<TriggerRecord>(record) {
-                Ok(at) => triggers.push((self.as_user(&owner), at)),
-                Err(_) => {
-                    // One that cannot be read would be due for ever and keep the others from their turn.
-                    let expect = Expect::Revision(revision);
-                    self.change(vec![Edit::Put { key, label, due_at: None, body, expect }]).await?;
-                }
-            }
+            let service = self.as_user(&record.key.owner);
+            triggers.extend(self.read_due::<TriggerRecord>(record).await?.map(|at| (service, at)));
         }
         let (judged, trouble) = side_by_side(triggers, |(service, at)| service.judge(at, now)).await;
         let (mut owing, moved): (Vec<Moved>, Vec<Moved>) = judged.into_iter().partition(|moved| moved.is_kept);
@@ -221,7 +213,8 @@ impl Service {
     pub async fn after_end_edits(&self, row: &Row) -> Result<Vec<Edit>, Error> {
         let Some(id) = &row.summary.target.trigger else { return Ok(Vec::new()) };
         let service = self.as_user(&row.summary.user);
-        let Some(mut at) = service.find_kept::<TriggerRecord>(id).await? else { return Ok(Vec::new()) };
+        let record = self.core.store.get_record(kept::key::<TriggerRecord>(service.user(), id)).await?;
+        let Some(mut at) = record.and_then(kept::readable::<TriggerRecord>) else { return Ok(Vec::new()) };
         if !decide::waits_for_run(&at.it) && at.it.owed.is_empty() {
             return Ok(Vec::new());
         }

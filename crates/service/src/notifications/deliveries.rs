@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relais_engine::Millis;
-use relais_store::{Expect, Find};
+use relais_store::{Expect, Find, Record};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -152,20 +152,30 @@ impl Service {
         let mut taken = Vec::new();
         for record in self.core.store.records(find).await? {
             let owner = record.key.owner.clone();
-            let At { mut it, revision } = kept::read::<Delivery>(record)?;
-            it.attempts += 1;
-            it.next_at = Some(now + TAKEN_MS);
-            match self.change(vec![kept::put(&owner, &it, Expect::Revision(revision))?]).await {
-                Ok(revisions) => {
-                    let revision = revisions.first().copied().unwrap_or(revision + 1);
-                    taken.push((owner, At { it, revision }));
+            match self.take(record, now).await {
+                Ok(at) => taken.extend(at.map(|at| (owner, at))),
+                Err(error) if taken.is_empty() => return Err(error),
+                Err(error) => {
+                    // Those that were taken are nobody else's for a while.
+                    tracing::warn!(%error, "no more deliveries can be taken for now");
+                    break;
                 }
-                // Another server took it.
-                Err(Error::Stale(_)) => {}
-                Err(other) => return Err(other),
             }
         }
         Ok(taken)
+    }
+
+    /// Writes down that a delivery is tried here, unless another server was quicker.
+    async fn take(&self, record: Record, now: Millis) -> Result<Option<At<Delivery>>, Error> {
+        let owner = record.key.owner.clone();
+        let Some(At { mut it, revision }) = self.read_due::<Delivery>(record).await? else { return Ok(None) };
+        it.attempts += 1;
+        it.next_at = Some(now + TAKEN_MS);
+        match self.change(vec![kept::put(&owner, &it, Expect::Revision(revision))?]).await {
+            Ok(revisions) => Ok(Some(At { it, revision: revisions.first().copied().unwrap_or(revision + 1) })),
+            Err(Error::Stale(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn attempt(&self, senders: &Senders, At { it, revision }: At<Delivery>) {

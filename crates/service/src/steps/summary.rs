@@ -134,12 +134,7 @@ impl Service {
 
     async fn make_summary(&self, record: Record) -> Result<(), Error> {
         let service = self.as_user(&record.key.owner);
-        let (key, label, body) = (record.key.clone(), record.label.clone(), record.body.clone());
-        let expect = Expect::Revision(record.revision);
-        let Ok(At { it: wish, .. }) = kept::read::<Summary>(record) else {
-            // One that cannot be read would be due for ever and keep the others from their turn.
-            return service.keep_summary(Edit::Put { key, label, due_at: None, body, expect }).await;
-        };
+        let Some(At { it: wish, revision }) = self.read_due::<Summary>(record).await? else { return Ok(()) };
         let step = service.find_kept::<StepRecord>(&wish.step.to_string()).await?;
         let subject = step.as_ref().and_then(|step| subject(&step.it)).filter(|subject| name_of(subject) == wish.of);
         let made = match subject {
@@ -156,7 +151,7 @@ impl Service {
             }
             Some(Err(_)) | None => kept,
         };
-        service.keep_summary(kept::put(service.user(), &kept, expect)?).await
+        service.keep_summary(kept::put(service.user(), &kept, Expect::Revision(revision))?).await
     }
 
     async fn keep_summary(&self, edit: Edit) -> Result<(), Error> {

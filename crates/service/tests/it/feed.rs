@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use relais_engine::{RunId, RunStatus};
 use relais_runtime::clock::SystemClock;
-use relais_service::{Checked, Fork, ResumeWith, Service, Start, UsageBy, UsageQuestion};
-use relais_store::{Error as StoreError, Fault, MemoryStore};
+use relais_service::{Checked, Error, Fired, Fork, ResumeWith, Service, Start, UsageBy, UsageQuestion};
+use relais_store::{Edit, Error as StoreError, Expect, Fault, Find, MemoryStore, Record, RecordKey, Store};
 use uuid::Uuid;
 
 use crate::setup::{ONE_WORD, Setup};
@@ -171,6 +171,84 @@ async fn several_servers_count_each_end_once() {
     assert_eq!(noted, RUNS);
     check(&setup.service, workflow, (RUNS, RUNS, 0), (RUNS, RUNS, 10 * RUNS)).await;
     assert_eq!(told(&setup.service).await.len() as u64, RUNS);
+}
+
+/// Somebody's service on a store of which the test can spoil something, with a workflow.
+async fn on(store: Arc<MemoryStore>, setup: &Setup) -> (Service, Checked, Uuid) {
+    let config = setup.service.config().clone();
+    let service = Service::open_on(config, store, Arc::new(SystemClock), false).unwrap();
+    let definition = service.read(&setup.path().join("flow.yaml"), &Default::default()).unwrap();
+    let (checked, workflow) = kept(service.publish(definition, false, None).await.unwrap());
+    (service, checked, workflow)
+}
+
+/// What is kept of this kind can no longer be read.
+async fn spoil(store: &MemoryStore, kind: &str) {
+    let find = Find { kind: kind.into(), limit: 100, ..Find::default() };
+    let found = store.records(find).await.unwrap();
+    assert!(!found.is_empty(), "{kind}");
+    let put = |Record { key, label, due_at, .. }| Edit::Put {
+        key,
+        label,
+        due_at,
+        body: "spoilt".into(),
+        expect: Expect::Any,
+    };
+    store.change(found.into_iter().map(put).collect(), 0).await.unwrap();
+}
+
+/// A record that cannot be read keeps nobody's ends from being taken note of, and the rest of its own run's neither.
+#[tokio::test]
+async fn an_end_is_told_whatever_else_cannot_be_read() {
+    for (kind, tally, used) in [
+        ("tally", None, Some(2)),
+        ("usage", Some(2), None),
+        ("trigger", Some(2), Some(2)),
+        ("notification", Some(2), Some(2)),
+    ] {
+        let setup = Setup::with(&[("flow.yaml", FLOW), ONE_WORD]);
+        let store = Arc::new(MemoryStore::new());
+        let (service, checked, workflow) = on(store.clone(), &setup).await;
+        let trigger = RecordKey { kind: "trigger".into(), owner: "somebody".into(), id: Uuid::nil().to_string() };
+        let (id, expect) = (trigger.id.clone(), Expect::Any);
+        let put = Edit::Put { key: trigger, label: String::new(), due_at: None, body: "none".into(), expect };
+        store.change(vec![put], 0).await.unwrap();
+        for is_first in [true, false] {
+            let trigger = (!is_first).then(|| Fired { id: id.clone(), what: "it".into() });
+            let run = service.start(&checked, Start { trigger, ..Start::default() }).await.unwrap();
+            service.settle(run).await.unwrap();
+            assert_eq!(service.feed_once().await.unwrap(), 1, "{kind}");
+            if is_first {
+                spoil(&store, kind).await;
+            }
+        }
+        let found = service.tally(workflow).await.ok().map(|tally| tally.total);
+        let usage = service.usage(&asked(UsageBy::Workflow)).await.ok().map(|usage| usage.total.runs);
+        assert_eq!((found, usage), (tally, used), "{kind}");
+        let find = Find { kind: "notification".into(), limit: 100, ..Find::default() };
+        assert_eq!(store.records(find).await.unwrap().len(), 2, "{kind}");
+    }
+}
+
+/// What is out of reach for a moment is not damaged: whoever asks may ask again.
+#[tokio::test]
+async fn a_plan_that_is_out_of_reach_is_no_fault_of_the_run() {
+    for error in [StoreError::Busy("locked".into()), StoreError::OutOfReach("no space".into())] {
+        let left = Arc::new(AtomicI64::new(0));
+        let counted = left.clone();
+        let store = Arc::new(MemoryStore::with_faults(move |method, _| {
+            let is_meant = method == "get_document" && counted.fetch_sub(1, Ordering::SeqCst) > 0;
+            is_meant.then(|| Fault::Before(error.clone()))
+        }));
+        let setup = Setup::with(&[("flow.yaml", FLOW), ONE_WORD]);
+        let (service, checked, _) = on(store, &setup).await;
+        let run = start(&service, &checked).await;
+        service.settle(run).await.unwrap();
+        left.store(1, Ordering::SeqCst);
+        assert!(matches!(service.trace(run).await, Err(Error::Busy(_))));
+        left.store(1, Ordering::SeqCst);
+        assert!(matches!(service.feed_once().await, Err(Error::Busy(_))));
+    }
 }
 
 /// Each of the store's calls that the feed makes is cut off once, before it has happened and after.

@@ -10,7 +10,7 @@ use relais_engine::{RunStatus, Target};
 use relais_plan::Notify;
 use relais_runtime::clock::Clock;
 use relais_runtime::settings::Settings;
-use relais_store::MemoryStore;
+use relais_store::{Edit, Fault, MemoryStore, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -70,6 +70,8 @@ struct World {
     receiver: Arc<Receiver>,
     settings: Settings,
     folder: TempDir,
+    /// At zero: this change of the store and no other finds it busy.
+    busy_at: Arc<AtomicI64>,
 }
 
 impl World {
@@ -82,10 +84,16 @@ impl World {
         tokio::spawn(async move { axum::serve(listener, routes).await });
         relais_runtime::models::install_crypto();
         let settings: Settings = toml::from_str(&text).unwrap();
-        let (folder, store) = (tempfile::tempdir().unwrap(), Arc::new(MemoryStore::new()));
+        let busy_at = Arc::new(AtomicI64::new(0));
+        let counted = busy_at.clone();
+        let store = MemoryStore::with_faults(move |method, _| {
+            let is_busy = method == "change" && counted.fetch_sub(1, Ordering::SeqCst) == 1;
+            is_busy.then(|| Fault::Before(relais_store::Error::Busy("locked".into())))
+        });
+        let (folder, store) = (tempfile::tempdir().unwrap(), Arc::new(store));
         let clock = Arc::new(VirtualClock(AtomicI64::new(NOW)));
         let service = open(&folder, &store, &clock, &settings);
-        World { service, store, clock, receiver, settings, folder }
+        World { service, store, clock, receiver, settings, folder, busy_at }
     }
 
     /// Another process, or this one after it was killed.
@@ -161,6 +169,25 @@ async fn a_process_that_dies_while_it_sends_loses_nothing() {
     assert_eq!(world.another().deliver_once().await.unwrap(), 1);
     let done = world.one().await;
     assert_eq!((done.state(), done.attempts, world.ids().len()), ("delivered", 2, 1));
+}
+
+/// One delivery cannot be read, and what is written for another meets a busy database.
+#[tokio::test]
+async fn a_delivery_that_cannot_be_taken_does_not_keep_the_others() {
+    let world = World::new().await;
+    let key = kept::key::<Delivery>("another", "spoilt");
+    let (label, due_at, body) = (String::new(), Some(0), Value::Null);
+    let spoilt = Edit::Put { key, label, due_at, body, expect: Expect::Any };
+    world.service.change(vec![spoilt]).await.unwrap();
+    world.fail(NOW).await;
+    assert_eq!(world.service.deliver_once().await.unwrap(), 1);
+    assert_eq!(world.one().await.state(), "delivered");
+    assert_eq!(world.store.next_due(Delivery::KIND.into()).await.unwrap(), None, "it is not looked at for ever");
+    world.fail(NOW).await;
+    world.fail(NOW).await;
+    world.busy_at.store(2, Ordering::SeqCst);
+    assert_eq!(world.service.take_due(10).await.unwrap().len(), 1, "what was taken is sent");
+    assert!(world.service.take_due(10).await.is_ok(), "the other is still due");
 }
 
 #[tokio::test]
