@@ -1,7 +1,7 @@
 //! Why a run was started, or was not: one record for each decision about a trigger, the newest of them kept.
 
 use relais_engine::{Millis, RunId};
-use relais_store::{Edit, Expect, Find};
+use relais_store::{Edit, Expect, Find, Record};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -14,6 +14,10 @@ pub(crate) const KEPT: usize = 100;
 const LOOKS_ONE_IN: u8 = 16;
 /// Old ones removed in one go.
 const REMOVED_AT_ONCE: usize = 1_000;
+/// Longer than one decision takes.
+const LATE_MS: Millis = 60_000;
+/// Triggers that are gone, tidied up in one go; the next time does more.
+const MAX_GONE: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
@@ -68,6 +72,33 @@ impl Refused {
     }
 }
 
+/// A trigger that was removed. What was decided about it goes a while later: by then whoever had read the trigger before
+/// has written what it decided, too.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Gone {
+    trigger: Uuid,
+    at: Millis,
+}
+
+impl Gone {
+    pub(crate) fn new(trigger: Uuid, at: Millis) -> Gone {
+        Gone { trigger, at }
+    }
+}
+
+impl Kept for Gone {
+    const KIND: &'static str = "gone_trigger";
+    const WORD: &'static str = "removed trigger";
+
+    fn id(&self) -> String {
+        self.trigger.to_string()
+    }
+
+    fn due_at(&self) -> Option<Millis> {
+        Some(self.at.saturating_add(LATE_MS))
+    }
+}
+
 impl Kept for Decision {
     const KIND: &'static str = "decision";
     const WORD: &'static str = "decision";
@@ -112,11 +143,42 @@ impl Service {
     }
 
     async fn old_decisions(&self, trigger: Uuid) -> Result<Vec<Edit>, Error> {
-        let (owner, label) = (Some(self.user().to_owned()), Some(trigger.to_string()));
-        let kind = Decision::KIND.to_owned();
-        let find = Find { kind, owner, label, newest_first: true, limit: REMOVED_AT_ONCE, ..Find::default() };
-        let found = self.core.store.records(find).await?;
+        let found = self.decision_records(trigger, REMOVED_AT_ONCE).await?;
         Ok(found.into_iter().skip(KEPT).map(|old| Edit::Remove { key: old.key, expect: Expect::Any }).collect())
+    }
+
+    /// Removes what was decided about triggers that are gone, of all users.
+    pub(crate) async fn forget_gone_triggers(&self) -> Result<(), Error> {
+        for _ in 0..MAX_GONE {
+            let due_by = Some(self.core.clock.now());
+            let find = Find { kind: Gone::KIND.to_owned(), due_by, limit: 1, ..Find::default() };
+            let Some(record) = self.core.store.records(find).await?.pop() else { return Ok(()) };
+            let service = self.as_user(&record.key.owner);
+            if let Some(At { it: gone, .. }) = self.read_due::<Gone>(record).await? {
+                service.change(service.gone_edits(&gone).await?).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Some of the decisions, and with the last of them the rest.
+    async fn gone_edits(&self, gone: &Gone) -> Result<Vec<Edit>, Error> {
+        let found = self.decision_records(gone.trigger, REMOVED_AT_ONCE).await?;
+        let is_last = found.len() < REMOVED_AT_ONCE;
+        let remove = |record: Record| Edit::Remove { key: record.key, expect: Expect::Any };
+        let mut edits: Vec<Edit> = found.into_iter().map(remove).collect();
+        if is_last {
+            edits.push(kept::remove::<Refused>(self.user(), &gone.id(), Expect::Any));
+            edits.push(kept::remove::<Gone>(self.user(), &gone.id(), Expect::Any));
+        }
+        Ok(edits)
+    }
+
+    /// The newest first.
+    async fn decision_records(&self, trigger: Uuid, limit: usize) -> Result<Vec<Record>, Error> {
+        let label = Some(trigger.to_string());
+        let find = Find { label, newest_first: true, limit, ..self.own::<Decision>() };
+        Ok(self.core.store.records(find).await?)
     }
 
     /// Counts what was refused. Those who are refused at the same time may be counted as one.
@@ -144,10 +206,7 @@ impl Service {
     }
 
     async fn listed_decisions(&self, trigger: Uuid) -> Result<Vec<Decision>, Error> {
-        let (owner, label) = (Some(self.user().to_owned()), Some(trigger.to_string()));
-        let kind = Decision::KIND.to_owned();
-        let find = Find { kind, owner, label, newest_first: true, limit: KEPT, ..Find::default() };
-        let found = self.core.store.records(find).await?;
+        let found = self.decision_records(trigger, KEPT).await?;
         found.into_iter().map(|record| Ok(kept::read::<Decision>(record)?.it)).collect()
     }
 }

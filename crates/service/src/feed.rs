@@ -35,7 +35,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const TRIES: u32 = 3;
 /// Plans kept at hand.
 const MAX_PROGRAMS: usize = 64;
-/// How often old notifications are removed.
+/// How often what is old is removed.
 const TIDY: Duration = Duration::from_secs(60 * 60);
 
 /// Hears of ended runs, each once. Must return at once.
@@ -101,8 +101,8 @@ impl Service {
             }
             if tidied.is_none_or(|at| at.elapsed() > TIDY) {
                 tidied = Some(Instant::now());
-                if let Err(error) = self.forget_old_notifications().await {
-                    tracing::warn!(%error, "old notifications could not be removed");
+                if let Err(error) = self.forget_old().await {
+                    tracing::warn!(%error, "what nobody will look at any more could not be removed");
                 }
             }
             let heard = tokio::select! {

@@ -29,6 +29,8 @@ const MARKED_MAX: usize = 100_000;
 const KEEP_MS: Millis = 90 * 24 * 60 * 60 * 1_000;
 /// Removed in one change.
 const REMOVED_AT_ONCE: usize = 500;
+/// Changes in one go: a million in all, more than an hour brings; the next hour does what is left.
+const REMOVALS_MAX: usize = 2_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Notification {
@@ -181,13 +183,26 @@ impl Service {
     }
 
     /// Removes what nobody will look at any more.
-    pub(crate) async fn forget_old_notifications(&self) -> Result<(), Error> {
-        let before = self.core.clock.now().saturating_sub(KEEP_MS);
+    pub(crate) async fn forget_old(&self) -> Result<(), Error> {
         for kind in [Notification::KIND, Delivery::KIND] {
-            let find = Find { kind: kind.to_owned(), limit: REMOVED_AT_ONCE, ..Find::default() };
+            self.forget_old_of(kind).await?;
+        }
+        self.forget_gone_triggers().await
+    }
+
+    /// From the oldest on, until there is none that is old.
+    async fn forget_old_of(&self, kind: &str) -> Result<(), Error> {
+        let before = self.core.clock.now().saturating_sub(KEEP_MS);
+        let mut after = None;
+        for _ in 0..REMOVALS_MAX {
+            let find = Find { kind: kind.to_owned(), after, limit: REMOVED_AT_ONCE, ..Find::default() };
             let oldest = self.core.store.records(find).await?;
+            after = oldest.last().map(|record| record.key.id.clone());
             let old = oldest.into_iter().filter(|record| record.at < before);
             let edits: Vec<Edit> = old.map(|r| Edit::Remove { key: r.key, expect: Expect::Any }).collect();
+            if edits.is_empty() {
+                break;
+            }
             self.change(edits).await?;
         }
         Ok(())

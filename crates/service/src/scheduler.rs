@@ -248,9 +248,13 @@ impl Moved {
     /// It can never fire again as it is.
     fn put_aside(&mut self, reason: &str, now: Millis) {
         let trigger = &mut self.at.it;
-        let tick = trigger.next_at.unwrap_or(now);
+        let waiting = std::mem::take(&mut trigger.queued);
+        // One that is looked at for the sake of its queue has no time of its own.
+        let tick = trigger.next_at.or_else(|| waiting.is_empty().then_some(now));
         (trigger.next_at, trigger.look_at, trigger.off) = (None, None, Some(reason.to_owned()));
-        self.decide(now, tick, reason.to_owned(), None);
+        for tick in waiting.into_iter().chain(tick) {
+            self.decide(now, tick, reason.to_owned(), None);
+        }
     }
 
     fn decide(&mut self, at: Millis, tick: Millis, reason: String, run: Option<RunId>) {

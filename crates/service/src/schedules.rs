@@ -183,7 +183,9 @@ impl Service {
         let is_meant = |at: &&At<TriggerRecord>| {
             at.it.origin == Origin::Call && at.it.branch.as_ref() == branch && workflow.trigger_uuid != Some(at.it.uuid)
         };
-        Ok(found.iter().filter(is_meant).flat_map(|at| self.remove_trigger_edits(at)).collect())
+        let removals: Result<Vec<_>, _> =
+            found.iter().filter(is_meant).map(|at| self.remove_trigger_edits(at)).collect();
+        Ok(removals?.concat())
     }
 
     /// A page of the user's schedules by id, those of definitions too, and where the next one begins.
@@ -320,7 +322,7 @@ impl Service {
     /// The trigger goes, and its workflow no longer names it.
     fn removed(&self, timed: &Timed, workflow: Option<At<Workflow>>) -> Result<Vec<Edit>, Error> {
         let Timed { trigger, revision, .. } = timed;
-        let mut edits = self.remove_trigger_edits(&At { it: trigger.clone(), revision: *revision });
+        let mut edits = self.remove_trigger_edits(&At { it: trigger.clone(), revision: *revision })?;
         if let Some(At { it, revision }) = workflow.filter(|at| at.it.trigger_uuid == Some(trigger.uuid)) {
             let updated_at = self.core.clock.now();
             let without = Workflow { trigger_uuid: None, updated_at, ..it };

@@ -177,7 +177,7 @@ impl Service {
     async fn former_trigger(&self, workflow: &Workflow) -> Result<Vec<Edit>, Error> {
         let Some(id) = workflow.trigger_uuid else { return Ok(Vec::new()) };
         let former = self.find_kept::<TriggerRecord>(&id.to_string()).await?;
-        Ok(former.map(|at| self.remove_trigger_edits(&at)).unwrap_or_default())
+        former.map_or_else(|| Ok(Vec::new()), |at| self.remove_trigger_edits(&at))
     }
 
     fn new_trigger(
@@ -315,7 +315,7 @@ impl Service {
         must_be_unchanged("trigger", id, at.revision, revision)?;
         must_be_own(&at.it)?;
         let workflow = self.find_kept::<Workflow>(&at.it.workflow_uuid.to_string()).await?;
-        let mut edits = self.remove_trigger_edits(&at);
+        let mut edits = self.remove_trigger_edits(&at)?;
         if let Some(At { it: workflow, revision }) = workflow.filter(|found| found.it.trigger_uuid == Some(id)) {
             let updated_at = self.core.clock.now();
             let workflow = Workflow { trigger_uuid: None, updated_at, ..workflow };

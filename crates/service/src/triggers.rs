@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::decisions::Refused;
+use crate::decisions::{Gone, Refused};
 use crate::events::Listener;
 use crate::hooks::{self, Hook};
 use crate::kept::{self, At, Kept};
+use crate::sent::{Arrival, arrival_id};
 use crate::{Error, Service, Workflow};
 
 /// One trigger of one workflow, or of one branch of it.
@@ -217,7 +218,7 @@ impl Service {
         let mut edits = Vec::new();
         // What goes makes room first: a hook may move from one branch to another.
         for at in before {
-            edits.extend(self.remove_trigger_edits(at));
+            edits.extend(self.remove_trigger_edits(at)?);
         }
         edits.extend(changed);
         for trigger in new {
@@ -248,12 +249,21 @@ impl Service {
         trigger.listener().map(|listener| kept::put(self.user(), &listener, Expect::Any)).transpose()
     }
 
-    pub(crate) fn remove_trigger_edits(&self, at: &At<TriggerRecord>) -> Vec<Edit> {
+    /// All that goes with a trigger; what was decided about it follows in a while (`Gone`).
+    pub(crate) fn remove_trigger_edits(&self, at: &At<TriggerRecord>) -> Result<Vec<Edit>, Error> {
         let hook = at.it.hook().map(|id| kept::remove::<Hook>(hooks::NOBODY, id, Expect::Any));
         let trigger = kept::remove::<TriggerRecord>(self.user(), &at.it.id(), Expect::Revision(at.revision));
         let listener = at.it.listener().map(|it| kept::remove::<Listener>(self.user(), &it.id(), Expect::Any));
         let refused = at.it.hook().map(|_| kept::remove::<Refused>(self.user(), &at.it.id(), Expect::Any));
-        [trigger].into_iter().chain(hook).chain(refused).chain(listener).collect()
+        let gone = kept::put(self.user(), &Gone::new(at.it.uuid, self.core.clock.now()), Expect::Any)?;
+        let mut edits = vec![trigger, gone];
+        edits.extend(hook.into_iter().chain(refused).chain(listener));
+        if at.it.is_sent() {
+            let ticks = at.it.queued.iter().copied().chain(at.it.owed.iter().map(|owed| owed.tick));
+            let arrival = |tick| kept::remove::<Arrival>(self.user(), &arrival_id(at.it.uuid, tick), Expect::Any);
+            edits.extend(ticks.map(arrival));
+        }
+        Ok(edits)
     }
 }
 

@@ -298,12 +298,53 @@ impl Power {
     }
 }
 
-/// Four minutes of five triggers; the process is killed at one call of the store, and another takes its place at once or
-/// a minute later. Says whether there were so many calls.
-async fn check_cut(nth: u64, is_after: bool, at_once: bool) -> bool {
-    let power = Arc::new(Power { calls: AtomicU64::new(0), cut_at: AtomicU64::new(u64::MAX) });
-    let faults = power.clone();
-    let mut world = World::on(Arc::new(MemoryStore::with_faults(move |_, _| faults.fault(is_after)))).await;
+/// Where a process is killed, and whether another takes its place at once or a minute later.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    nth: u64,
+    is_after: bool,
+    at_once: bool,
+}
+
+impl Cut {
+    async fn world(self) -> (World, Arc<Power>) {
+        let power = Arc::new(Power { calls: AtomicU64::new(0), cut_at: AtomicU64::new(u64::MAX) });
+        let faults = power.clone();
+        let store = MemoryStore::with_faults(move |_, _| faults.fault(self.is_after));
+        (World::on(Arc::new(store)).await, power)
+    }
+
+    /// Four minutes of a world. Says whether there were so many calls.
+    async fn four_minutes(self, world: &mut World, power: &Power) -> bool {
+        power.cut_at.store(power.calls.load(Ordering::SeqCst) + self.nth, Ordering::SeqCst);
+        let mut was_cut = false;
+        for _ in 0..4 {
+            world.clock.add(MINUTE);
+            if world.service.fire_due().await.is_err() {
+                was_cut = true;
+                power.cut_at.store(u64::MAX, Ordering::SeqCst);
+                world.service = world.another();
+                if self.at_once {
+                    world.service.fire_due().await.unwrap();
+                }
+            }
+        }
+        power.cut_at.store(u64::MAX, Ordering::SeqCst);
+        world.service.fire_due().await.unwrap();
+        was_cut
+    }
+}
+
+/// Each run ends at last, and what waited for it is started.
+async fn end_all(world: &World) {
+    for _ in 0..5 {
+        world.service.fire_due().await.unwrap();
+        world.end_runs(RunStatus::Completed).await;
+    }
+}
+
+async fn check_cut(cut: Cut) -> bool {
+    let (mut world, power) = cut.world().await;
     let start = world.clock.now();
     let mut expected = BTreeMap::new();
     for (ms, overlap) in [(60_000, Overlap::Allow), (60_000, Overlap::Queue), (120_000, Overlap::Allow)] {
@@ -311,47 +352,45 @@ async fn check_cut(nth: u64, is_after: bool, at_once: bool) -> bool {
         let schedule = schedule::parse(&world.trigger(id).await.on, "UTC", start).unwrap().unwrap();
         expected.insert(id, schedule.between(start, start + 4 * MINUTE, 100).times);
     }
-    let replacing = world.add(TriggerOn::Every { ms: 60_000 }, |t| t.overlap = Overlap::CancelRunning).await;
-    let endless = world.add(TriggerOn::Continuous { delay_ms: 0 }, |_| {}).await;
-    power.cut_at.store(power.calls.load(Ordering::SeqCst) + nth, Ordering::SeqCst);
-    let mut was_cut = false;
-    for _ in 0..4 {
-        world.clock.add(MINUTE);
-        if world.service.fire_due().await.is_err() {
-            was_cut = true;
-            power.cut_at.store(u64::MAX, Ordering::SeqCst);
-            world.service = world.another();
-            if at_once {
-                world.service.fire_due().await.unwrap();
-            }
-        }
-    }
-    power.cut_at.store(u64::MAX, Ordering::SeqCst);
-    let at = format!("cut at call {nth}, after it: {is_after}, again at once: {at_once}");
-    world.service.fire_due().await.unwrap();
-    check_one_stays(&world, replacing, &at).await;
-    for _ in 0..5 {
-        world.service.fire_due().await.unwrap();
-        world.end_runs(RunStatus::Completed).await;
-    }
-    let mut fired = world.fired().await;
-    let replaced = fired.remove(&replacing).unwrap();
-    assert_eq!((replaced.last(), is_once(&replaced)), (Some(&(start + 4 * MINUTE)), true), "{at}: {replaced:?}");
-    let one_after_the_other = fired.remove(&endless).unwrap();
-    assert_eq!((one_after_the_other.len(), is_once(&one_after_the_other)), (5, true), "{at}");
-    assert_eq!(fired, expected, "{at}");
+    let was_cut = cut.four_minutes(&mut world, &power).await;
+    end_all(&world).await;
+    assert_eq!(world.fired().await, expected, "{cut:?}");
     was_cut
 }
 
-fn is_once(sorted: &[Millis]) -> bool {
-    sorted.windows(2).all(|pair| pair[0] < pair[1])
+/// Of one trigger each run takes the place of the one before, of the other each waits for it.
+async fn check_one_at_a_time(cut: Cut) -> bool {
+    let (mut world, power) = cut.world().await;
+    let end = world.clock.now() + 4 * MINUTE;
+    let replacing = world.add(TriggerOn::Every { ms: 60_000 }, |t| t.overlap = Overlap::CancelRunning).await;
+    let endless = world.add(TriggerOn::Continuous { delay_ms: 0 }, |_| {}).await;
+    let was_cut = cut.four_minutes(&mut world, &power).await;
+    check_one_stays(&world, replacing, &format!("{cut:?}")).await;
+    assert_eq!(world.fired().await[&endless].len(), 1, "{cut:?}");
+    end_all(&world).await;
+    let fired = world.fired().await;
+    assert_eq!((fired[&replacing].last(), fired[&endless].len()), (Some(&end), 5), "{cut:?}");
+    let is_once = |ticks: &Vec<Millis>| ticks.windows(2).all(|pair| pair[0] < pair[1]);
+    assert!(fired.values().all(is_once), "{cut:?}: {fired:?}");
+    was_cut
 }
 
 #[tokio::test]
 async fn no_tick_is_lost_or_doubled_wherever_the_process_is_killed() {
     for (is_after, at_once) in [(false, true), (true, false)] {
         let mut nth = 0;
-        while check_cut(nth, is_after, at_once).await {
+        while check_cut(Cut { nth, is_after, at_once }).await {
+            nth += 1;
+        }
+        assert!(nth > 40, "there were {nth} calls only");
+    }
+}
+
+#[tokio::test]
+async fn one_run_at_a_time_is_left_wherever_the_process_is_killed() {
+    for (is_after, at_once) in [(false, true), (true, false)] {
+        let mut nth = 0;
+        while check_one_at_a_time(Cut { nth, is_after, at_once }).await {
             nth += 1;
         }
         assert!(nth > 40, "there were {nth} calls only");
@@ -567,8 +606,8 @@ async fn unchanged_triggers_keep_their_state() {
         (first, 0),
         // A secret is changed: the same trigger.
         (named(vec![(None, every.clone()), (Some("side"), every.clone()), (None, hook(Some("s")))]), 1),
-        // The hook moves to the branch, and the branch's own trigger goes.
-        (named(vec![(None, every), (Some("side"), hook(Some("s")))]), 6),
+        // The hook moves to the branch, and the branch's own trigger goes; of each it is kept that it went.
+        (named(vec![(None, every), (Some("side"), hook(Some("s")))]), 8),
     ] {
         let present = service.list_kept::<TriggerRecord>(Some(&world.workflow.id.to_string())).await.unwrap();
         let found = service.trigger_edits(&world.workflow, &named, &present).unwrap();
@@ -742,6 +781,53 @@ async fn of_many_that_are_sent_at_once_each_takes_the_place_of_the_one_before() 
     let runs: BTreeSet<_> = fates.iter().filter_map(|fate| fate.run).collect();
     assert_eq!((runs.len(), cancels(&world, id).await.len()), (20, 20));
     check_one_stays(&world, id, "when all are through").await;
+}
+
+/// How much is kept of what comes and goes with triggers.
+async fn left(world: &World) -> Vec<(&'static str, usize)> {
+    let mut left = Vec::new();
+    for kind in ["arrival", "decision", "refused", "gone_trigger"] {
+        let find = relais_store::Find { kind: kind.into(), limit: 1_000, ..Default::default() };
+        left.push((kind, world.store.records(find).await.unwrap().len()));
+    }
+    left
+}
+
+#[tokio::test]
+async fn all_that_is_kept_about_a_trigger_goes_with_it() {
+    let world = World::new().await;
+    let id = world.add(TriggerOn::Event("paid".into()), |t| t.overlap = Overlap::Queue).await;
+    let other = world.add(TriggerOn::Event("sent".into()), |_| {}).await;
+    for key in ["one", "two", "three"] {
+        send(&world, id, key).await;
+        send(&world, other, key).await;
+    }
+    world.service.note_refused(id, "it was not signed".into()).await.unwrap();
+    assert_eq!(left(&world).await, [("arrival", 2), ("decision", 4), ("refused", 1), ("gone_trigger", 0)]);
+    let at = world.service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
+    let late = at.it.clone();
+    world.service.change(world.service.remove_trigger_edits(&at).unwrap()).await.unwrap();
+    // Somebody had read the trigger before it went.
+    world.service.declined(&late, "too late".into()).await.unwrap();
+    world.clock.add(MINUTE);
+    world.another().as_user("whoever").forget_old().await.unwrap();
+    assert_eq!(left(&world).await, [("arrival", 0), ("decision", 3), ("refused", 0), ("gone_trigger", 0)]);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_workflow_that_is_gone_is_told() {
+    let world = World::new().await;
+    let id = world.add(TriggerOn::Event("paid".into()), |t| t.overlap = Overlap::Queue).await;
+    for key in ["one", "two", "three"] {
+        send(&world, id, key).await;
+    }
+    let gone = kept::remove::<Workflow>("somebody", &world.workflow.id.to_string(), Expect::Any);
+    world.service.change(vec![gone]).await.unwrap();
+    world.clock.add(MINUTE);
+    world.end_runs(RunStatus::Completed).await;
+    world.service.fire_due().await.unwrap();
+    assert_eq!(world.reasons(id).await[..2], ["its workflow is gone", "its workflow is gone"]);
+    assert_eq!(left(&world).await[0], ("arrival", 0));
 }
 
 /// Sends something to a trigger for events, as somebody with this key.

@@ -1,6 +1,10 @@
 //! Workflows that are kept: who is found by what, and what a version is made of.
 
-use relais_service::{Error, NewWorkflow, Service, Start, Written};
+use std::sync::Arc;
+
+use relais_runtime::clock::SystemClock;
+use relais_service::{Error, NewWorkflow, Service, Start, StepFields, Written};
+use relais_store::{Find, MemoryStore, Store};
 use serde_json::json;
 
 use crate::setup::{ONE_WORD, Setup};
@@ -58,6 +62,27 @@ async fn an_ambiguous_name_lists_the_ids() {
     let ids = [kept(&setup.service, "twin", CHILD).await, kept(&setup.service, "twin", CHILD).await];
     let error = setup.service.find_workflow("twin").await.unwrap_err().to_string();
     assert!(ids.iter().all(|id| error.contains(id)), "{error}");
+}
+
+#[tokio::test]
+async fn the_wishes_for_summaries_go_with_the_steps_of_a_workflow() {
+    let (setup, store) = (Setup::with(&[]), Arc::new(MemoryStore::new()));
+    let mut config = setup.service.config().clone();
+    config.settings.summary_model = Some("script/word.json".into());
+    let service = Service::open_on(config, store.clone(), Arc::new(SystemClock), false).unwrap();
+    let named = NewWorkflow { name: Some("by hand".into()), ..NewWorkflow::default() };
+    let workflow = service.create_workflow(named).await.unwrap().it.id.to_string();
+    let fields =
+        StepFields { name: Some("say".into()), system_prompt: Some("Say a word.".into()), ..StepFields::default() };
+    let step = service.create_step("custom_llm", fields).await.unwrap().record.uuid;
+    service.attach_step(&workflow, step, -1, None).await.unwrap();
+    let left = async |kind: &str| {
+        let find = Find { kind: kind.into(), limit: 10, ..Find::default() };
+        store.records(find).await.unwrap().len()
+    };
+    assert_eq!((left("step").await, left("summary_job").await), (1, 1));
+    service.delete_workflow(&workflow, false, None).await.unwrap();
+    assert_eq!((left("step").await, left("summary_job").await), (0, 0));
 }
 
 #[tokio::test]
