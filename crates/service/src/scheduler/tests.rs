@@ -715,6 +715,32 @@ async fn ticks_that_wait_when_a_schedule_is_paused_are_told() {
     assert!(world.trigger(id).await.queued.is_empty());
 }
 
+#[tokio::test]
+async fn ticks_that_wait_when_times_are_changed_are_told_and_what_was_sent_stays() {
+    let world = World::new().await;
+    let settings = |settings: serde_json::Value| TriggerChange {
+        settings: settings.as_object().cloned(),
+        ..TriggerChange::default()
+    };
+    let every = |every: &str| settings(json!({ "every": every, "overlap": "queue" }));
+    let set = world.service.set_trigger("tick", "schedule", every("1m"), None).await.unwrap();
+    let timed = set.it.trigger_uuid.unwrap();
+    for _ in 0..2 {
+        world.clock.add(MINUTE);
+        world.service.fire_due().await.unwrap();
+    }
+    world.service.save_trigger(timed, every("1h"), None).await.unwrap();
+    assert_eq!(world.reasons(timed).await, ["its times were changed", "it was due"]);
+    assert!(world.trigger(timed).await.queued.is_empty());
+    let event = |event: &str| settings(json!({ "event": event, "overlap": "queue" }));
+    let set = world.service.set_trigger("tick", "event", event("paid"), None).await.unwrap();
+    let sent = set.it.trigger_uuid.unwrap();
+    send(&world, sent, "one").await;
+    send(&world, sent, "two").await;
+    world.service.save_trigger(sent, event("sent"), None).await.unwrap();
+    assert_eq!((world.trigger(sent).await.queued.len(), world.reasons(sent).await.len()), (1, 1));
+}
+
 /// A schedule with these settings is paused and saved with those: it stays paused, and goes on when it is resumed.
 async fn check_saved_while_paused(before: &str, after: &str) {
     let world = World::new().await;
