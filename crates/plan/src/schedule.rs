@@ -16,6 +16,9 @@ use crate::time::format_duration;
 use crate::words::{self, At, Clock, Day};
 use crate::{Trigger, TriggerOn};
 
+/// As often as a cron with seconds. More often than that is a loop, and `continuous` is there for it.
+const LEAST_EVERY_MS: u64 = 1_000;
+
 /// The time zone where neither a trigger nor a server names one.
 pub const DEFAULT_TIMEZONE: &str = "UTC";
 
@@ -70,6 +73,10 @@ pub fn parse(trigger: &Trigger, default_timezone: &str, set_ms: i64) -> Result<O
             let fields = words::cron(text)?;
             let meant = if fields.eq_ignore_ascii_case(text) { String::new() } else { format!(" ({fields})") };
             (format!("cron {text:?}{meant}"), true, Rule::Clock(Box::new(Pattern::parse(&fields)?)))
+        }
+        TriggerOn::Every { ms } if (1..LEAST_EVERY_MS).contains(ms) => {
+            let (said, least) = (format_duration(*ms), format_duration(LEAST_EVERY_MS));
+            return Err(format!("`every {said}` is too often; the least is {least}"));
         }
         TriggerOn::Every { ms } => {
             (format!("every {}", format_duration(*ms)), false, Rule::Every { anchor_ms: set_ms, ms: *ms })
@@ -319,6 +326,7 @@ mod tests {
         for (on, timezone, expected) in [
             (TriggerOn::Every { ms: 0 }, None, "`every 0ms` can never fire"),
             (TriggerOn::Every { ms: u64::MAX }, None, "can never fire"),
+            (TriggerOn::Every { ms: 999 }, None, "`every 999ms` is too often; the least is 1s"),
             (
                 TriggerOn::Cron("0 0 30 2 *".into()),
                 None,
@@ -362,10 +370,11 @@ mod tests {
 
     #[test]
     fn what_is_due_is_bounded() {
-        let schedule = parsed(TriggerOn::Every { ms: 1 }, None).unwrap().unwrap();
+        let schedule = parsed(TriggerOn::Every { ms: 1_000 }, None).unwrap().unwrap();
         let now = parse_instant(NOW).unwrap();
-        assert_eq!(schedule.between(now, now + 3, 5), Due { times: vec![now + 1, now + 2, now + 3], has_more: false });
-        assert_eq!(schedule.between(now, i64::MAX, 2), Due { times: vec![now + 1, now + 2], has_more: true });
+        let times = |seconds: &[i64]| seconds.iter().map(|s| now + s * 1_000).collect();
+        assert_eq!(schedule.between(now, now + 3_000, 5), Due { times: times(&[1, 2, 3]), has_more: false });
+        assert_eq!(schedule.between(now, i64::MAX, 2), Due { times: times(&[1, 2]), has_more: true });
         assert_eq!(schedule.between(now, now - 1, 2), Due { times: vec![], has_more: false });
     }
 }

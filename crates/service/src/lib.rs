@@ -155,6 +155,8 @@ impl Service {
         clock: Arc<dyn Clock>,
         hands_off: bool,
     ) -> Result<Service, Error> {
+        // Before the first client of anybody who is built upon this.
+        models::install_crypto();
         let definitions = Definitions::new(config)?;
         let Definitions { config, models, tools } = &definitions;
         let governors = models::governors(&config.settings);

@@ -372,6 +372,10 @@ impl Service {
             return self.kept(&id).await;
         }
         let mut named = self.page_kept::<Workflow>(Some(text), None, MAX_AMBIGUOUS).await?;
+        // One that is only known because its file was run stands behind one that was kept under the same name.
+        if named.iter().filter(|found| found.it.file.is_none()).count() == 1 {
+            named.retain(|found| found.it.file.is_none());
+        }
         if named.len() > 1 {
             let ids: Vec<String> = named.iter().map(|found| found.it.id.to_string()).collect();
             let text = format!("several workflows are called `{text}`; say which by its id: {}", ids.join(", "));

@@ -166,7 +166,7 @@ impl Models {
 
     fn default_name(&self) -> Result<&str, Failure> {
         let missing = "the agent names no model and there is no `default_model` in relais.toml; name one as \
-                       provider/model, or use --simulate";
+                       provider/model, or simulate the run (--simulate, `\"simulate\": true`)";
         self.default_model.as_deref().filter(|name| !name.is_empty()).ok_or_else(|| config(missing.to_owned()))
     }
 
@@ -260,8 +260,8 @@ fn check_name(name: &str) -> Result<(), Failure> {
 fn missing_key(provider: &str, endpoint: &Endpoint) -> Failure {
     let variables = endpoint.key_variables.join(" or ");
     config(format!(
-        "no key for {provider}: looked for {variables} in the environment and found none; set it, or try without \
-         any key by --simulate"
+        "no key for {provider}: looked for {variables} in the environment and found none; set it, or simulate \
+         the run, which needs none (--simulate, `\"simulate\": true`)"
     ))
 }
 

@@ -86,8 +86,7 @@ fn made(kept: &OnceLock<Client>, builder: reqwest::ClientBuilder) -> Result<Clie
     if let Some(client) = kept.get() {
         return Ok(client.clone());
     }
-    // reqwest is built without a default provider of cryptography; a second call changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    crate::models::install_crypto();
     let failed = |error| Failure::new(ErrorKind::Internal, format!("no HTTP client can be made: {error}"));
     let client = builder.build().map_err(failed)?;
     Ok(kept.get_or_init(|| client).clone())

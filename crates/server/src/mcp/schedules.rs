@@ -33,6 +33,7 @@ pub fn schedule_spec() -> Spec {
             "schedule_time": text("For scheduled: `tomorrow 9am`, `in 20 minutes`, or RFC 3339."),
             "cron_expression": text("For recurring: `0 9 * * *`, words such as `daily at 9am`, or `weekly@1,3,5@09:00`."),
             "timezone": text("IANA name such as Europe/Paris; left out, that of the server."),
+            "input": { "type": "object", "description": "What each of the runs is given; get_workflow shows what it takes." },
             "user_id": user_id(),
         }),
         required: &["schedule_type"],
@@ -51,7 +52,8 @@ pub async fn schedule(guest: &Guest, mut arguments: Arguments, client: &Attended
         return runs::run(guest, arguments, client).await;
     };
     let workflow = guest.wanted_workflow(&mut arguments).await?.it;
-    let set = SetSchedule { timezone, ..set };
+    let input = arguments.0.remove("input").unwrap_or_default();
+    let set = SetSchedule { timezone, input, ..set };
     let timed = guest.service.schedule(&workflow.id.to_string(), set).await.map_err(trouble)?;
     let mut content = shown(&timed);
     content["workflow_id"] = json!(workflow.id);

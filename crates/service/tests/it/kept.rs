@@ -119,6 +119,9 @@ async fn a_file_that_is_run_is_a_workflow_with_versions() {
     let again = service.start_workflow(&id, None, Some(1), Start::default()).await.unwrap();
     setup.end_of(again).await;
     assert_eq!(service.output(again).await.unwrap(), "first");
+    let saved = kept(service, "inner", CHILD).await;
+    assert_eq!(service.find_workflow("inner").await.unwrap().it.id.to_string(), saved, "what was kept goes first");
+    service.delete_workflow(&saved, false, None).await.unwrap();
     service.delete_workflow(&id, false, None).await.unwrap();
     assert_eq!(target(3).await, id, "the versions before stay");
 }
