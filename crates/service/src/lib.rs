@@ -79,7 +79,7 @@ pub use relais_store::{Filter, Page, Row};
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, meant};
 pub use schedules::{Rhythm, SetSchedule, Timed, Understood};
 pub use sent::Fate;
-pub use serving::Readiness;
+pub use serving::{END_TIME, Readiness, Running};
 pub use step_triggers::{TRIGGER_TYPES, TriggerChange, TriggerType};
 pub use steps::{Details, STEP_TYPES, Step, StepFields, StepKind, StepRecord, StepType};
 pub use tally::{LastRun, Tally};
