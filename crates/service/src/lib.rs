@@ -76,7 +76,7 @@ pub use relais_engine::Mode;
 pub use relais_runtime::governor::Gauge;
 pub use relais_runtime::settings::{Age, Retention};
 pub use relais_store::{Filter, Page, Row};
-pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, meant};
+pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, meant, root_of};
 pub use schedules::{Rhythm, SetSchedule, Timed, Understood};
 pub use sent::Fate;
 pub use serving::{END_TIME, Readiness, Running};
