@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use relais_engine::{RunId, RunStatus};
-use relais_store::{Edit, Expect, Filter, Page, RecordKey};
+use relais_store::{Edit, Expect, Filter, Page};
 
 use crate::kept::{self, At, Kept};
 use crate::workflows::{Alias, Workflow, must_be_unchanged};
@@ -35,10 +35,7 @@ impl Service {
         edits.extend(workflow.alias.as_deref().map(|alias| kept::remove::<Alias>(user, alias, Expect::Any)));
         let triggers: Vec<At<TriggerRecord>> = self.list_kept(Some(&id)).await?;
         edits.extend(triggers.iter().flat_map(|at| self.remove_trigger_edits(at)));
-        edits.extend(workflow.steps.iter().map(|step| {
-            let key = RecordKey { kind: "step".into(), owner: user.to_owned(), id: step.to_string() };
-            Edit::Remove { key, expect: Expect::Any }
-        }));
+        edits.extend(self.step_removals(workflow));
         Ok(edits)
     }
 
