@@ -1,7 +1,7 @@
 //! Kept workflows and agents as commands see them, wherever they are kept.
 
 use relais_engine::Millis;
-use relais_service::{Arrived, At, Numbered, Version, Workflow, WorkflowStatus};
+use relais_service::{At, Workflow, WorkflowStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -67,59 +67,6 @@ pub struct Shelving {
     pub published: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<WorkflowStatus>,
-}
-
-/// One version of a kept workflow.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Edition {
-    pub version: u64,
-    pub created_at: String,
-    /// Why it was made.
-    pub reason: String,
-    pub format: String,
-    pub runnable: bool,
-    pub branches: Vec<String>,
-    pub agents: Vec<Uuid>,
-    /// Its text, where one version was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub definition: Option<String>,
-}
-
-impl From<Numbered> for Edition {
-    fn from(numbered: Numbered) -> Edition {
-        let Numbered { number, at, version } = numbered;
-        let Version { definition, format, plan, branches, agents, reason, .. } = version;
-        Edition {
-            version: number,
-            created_at: instant(at),
-            reason,
-            format,
-            runnable: plan.is_some() || !branches.is_empty(),
-            branches: branches.into_keys().collect(),
-            agents,
-            definition: Some(definition),
-        }
-    }
-}
-
-/// A workflow that an import brought.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Brought {
-    pub id: Uuid,
-    pub name: String,
-    pub alias: Option<String>,
-    pub version: u64,
-    /// What it is called in the export.
-    pub exported_name: String,
-    pub exported_alias: Option<String>,
-}
-
-impl From<Arrived> for Brought {
-    fn from(arrived: Arrived) -> Brought {
-        let Arrived { workflow, exported_name, exported_alias } = arrived;
-        let Workflow { id, name, alias, version, .. } = workflow.it;
-        Brought { id, name, alias, version, exported_name, exported_alias }
-    }
 }
 
 /// A kept agent; the same fields by the same names from the local database and from a server.

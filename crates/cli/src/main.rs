@@ -11,7 +11,6 @@ mod exit;
 mod foresight;
 mod given;
 mod interrupts;
-mod ledger;
 mod library;
 mod lists;
 mod news;

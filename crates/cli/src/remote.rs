@@ -180,14 +180,7 @@ impl Client {
 
     /// The run that was started by hand and that this one is part of.
     pub async fn root_of(&self, run: RunId) -> Result<RunId, Error> {
-        let mut root = run;
-        for _ in 0..relais_dialects::MAX_WORKFLOW_DEPTH {
-            match self.row(root).await?.summary.parent {
-                Some(parent) => root = parent,
-                None => break,
-            }
-        }
-        Ok(root)
+        relais_service::root_of(run, |run| self.row(run)).await
     }
 
     pub async fn trace(&self, run: RunId) -> Result<Trace, Error> {

@@ -19,6 +19,13 @@ mod versions;
 mod workflow_steps;
 mod workflows;
 
+/// What the API answers, for those who read it in Rust: the fields have the same names on both sides.
+pub mod views {
+    pub use super::portable::ImportedView;
+    pub use super::usage::{UsagePart, UsageReport, UsageSum};
+    pub use super::versions::VersionView;
+}
+
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;

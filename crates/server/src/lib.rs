@@ -21,7 +21,7 @@ mod telemetry;
 mod times;
 mod traced;
 
-pub use api::{document, router};
+pub use api::{document, router, views};
 pub use listen::{Error, Listening, Options, listen};
 pub use mcp::serve_stdio;
 pub use metrics::Metrics;

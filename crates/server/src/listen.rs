@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use relais_service::END_TIME;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -33,8 +34,6 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Out of file handles, most likely: others will be closed soon.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Requests that are not answered so long after the stop are cut off; what they wrote is durable.
-const STOP_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -48,6 +47,10 @@ pub enum Error {
     NoToken(SocketAddr),
     #[error("{0}")]
     Settings(String),
+    #[error("the listener ended with an error: {0}")]
+    Ended(tokio::task::JoinError),
+    #[error("some requests were cut off")]
+    CutOff,
     #[error(transparent)]
     Service(#[from] relais_service::Error),
 }
@@ -97,11 +100,21 @@ async fn gate(app: &App, options: &Options) -> Result<Arc<Gate>, Error> {
 }
 
 impl Listening {
-    /// Takes no new requests and ends streams; returns when the requests under way are answered.
-    pub async fn stop(self) -> std::io::Result<()> {
+    /// Takes no new requests and ends streams; returns when the requests under way are answered, or were cut off because
+    /// [`END_TIME`] was over.
+    pub async fn stop(mut self) -> Result<(), Error> {
         self.stop.send_replace(true);
-        self.mcp.close().await;
-        self.served.await.map_err(std::io::Error::other)
+        let ended = async {
+            self.mcp.close().await;
+            (&mut self.served).await
+        };
+        match tokio::time::timeout(END_TIME, ended).await {
+            Ok(ended) => ended.map_err(Error::Ended),
+            Err(_) => {
+                self.served.abort();
+                Err(Error::CutOff)
+            }
+        }
     }
 }
 
@@ -133,7 +146,8 @@ impl Door {
             }
         }
         drop(self.listener);
-        let _ = tokio::time::timeout(STOP_TIME, self.open.shutdown()).await;
+        // Whoever told it to stop waits for this no longer than `END_TIME`.
+        self.open.shutdown().await;
     }
 
     /// The next client, when there is room for one.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use relais_engine::{Entry, Millis, Program, RunId};
-use relais_service::feed::{End, Observer};
+use relais_engine::RunId;
+use relais_service::feed::{End, Observer, Recording};
 use relais_service::{Error, Service};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
@@ -42,10 +42,7 @@ struct Ended {
     root: RunId,
     /// The trace that the root was started in.
     traceparent: Option<String>,
-    from: Millis,
-    reported: u64,
-    program: Arc<Program>,
-    entries: Arc<Vec<Entry>>,
+    recording: Recording,
 }
 
 struct Collector {
@@ -80,10 +77,7 @@ impl Observer for Telemetry {
         let ended = Ended {
             root: end.root.summary.run,
             traceparent: end.root.summary.target.traceparent.clone(),
-            from: end.bill.from,
-            reported: end.row.reported,
-            program: end.program.clone(),
-            entries: end.entries.clone(),
+            recording: end.recording(),
         };
         if self.queue.try_send(ended).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -110,8 +104,8 @@ impl Collector {
 
     async fn send_all(self, mut ended: mpsc::Receiver<Ended>) {
         while let Some(ended) = ended.recv().await {
-            let spans = match spans::spans(&ended, self.capture_content) {
-                Ok(spans) => spans,
+            let spans = match ended.recording.read() {
+                Ok(recorded) => spans::written(&ended, &recorded, self.capture_content),
                 Err(error) => {
                     tracing::warn!(%error, "no trace could be made of a run");
                     continue;

@@ -5,6 +5,7 @@
 //! Observers (metrics, traces) hear of an end after that; what they make of it is lost with the process.
 
 mod bill;
+mod spans;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,7 @@ use crate::{Decision, Error, Service};
 
 pub use bill::{Bill, CallCourse, Course, StepCourse};
 pub(crate) use bill::{add_to, bill};
+pub use spans::{Recorded, Recording, Span, SpanId, Spanned};
 
 /// Runs in one change. Larger ones meet others' changes more often.
 const BATCH: usize = 50;
@@ -53,8 +55,8 @@ pub struct End {
     pub course: Course,
     /// The run that was started by hand or by a trigger; this one, or what it is part of.
     pub root: Row,
-    pub program: Arc<Program>,
-    pub entries: Arc<Vec<Entry>>,
+    program: Arc<Program>,
+    entries: Arc<Vec<Entry>>,
 }
 
 /// Who hears of ended runs.

@@ -37,7 +37,7 @@ impl Service {
         for at in &triggers {
             edits.extend(self.remove_trigger_edits(at)?);
         }
-        edits.extend(workflow.steps.iter().flat_map(|step| self.step_removal(*step, Expect::Any)));
+        edits.extend(self.step_removals(workflow));
         Ok(edits)
     }
 

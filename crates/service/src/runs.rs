@@ -208,14 +208,7 @@ impl Service {
 
     /// The run that was started by hand and that this one is part of.
     pub async fn root_of(&self, run: RunId) -> Result<RunId, Error> {
-        let mut root = run;
-        for _ in 0..relais_dialects::MAX_WORKFLOW_DEPTH {
-            match self.row(root).await?.summary.parent {
-                Some(parent) => root = parent,
-                None => break,
-            }
-        }
-        Ok(root)
+        root_of(run, |run| self.row(run)).await
     }
 
     pub async fn runs(&self, filter: Filter) -> Result<Page, Error> {
@@ -552,6 +545,21 @@ pub fn meant(page: &Page, text: Option<&str>) -> Result<RunId, Error> {
         [one] => Ok(*one),
         several => Err(Error::Invalid(format!("`{prefix}` fits {} runs; give more of the id", several.len()))),
     }
+}
+
+/// The run that was started by hand and that this one is part of, whoever knows the rows.
+pub async fn root_of<F>(run: RunId, row: impl Fn(RunId) -> F) -> Result<RunId, Error>
+where
+    F: Future<Output = Result<Row, Error>>,
+{
+    let mut root = run;
+    for _ in 0..relais_dialects::MAX_WORKFLOW_DEPTH {
+        match row(root).await?.summary.parent {
+            Some(parent) => root = parent,
+            None => break,
+        }
+    }
+    Ok(root)
 }
 
 /// The same definition with the same input.

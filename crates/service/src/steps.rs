@@ -323,7 +323,7 @@ impl Service {
         }
     }
 
-    pub(crate) fn step_removal(&self, id: Uuid, expect: Expect) -> Vec<Edit> {
+    fn step_removal(&self, id: Uuid, expect: Expect) -> Vec<Edit> {
         let summary = kept::remove::<summary::Summary>(self.user(), &id.to_string(), Expect::Any);
         vec![kept::remove::<StepRecord>(self.user(), &id.to_string(), expect), summary]
     }

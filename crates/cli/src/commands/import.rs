@@ -2,11 +2,11 @@
 
 use anyhow::anyhow;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use relais_server::views::ImportedView;
 use relais_service::{Error, OnClash};
 use serde_json::Value;
 
 use crate::exit::Exit;
-use crate::library::Brought;
 use crate::lists::List;
 use crate::session::{Global, Session};
 use crate::{given, screen, words};
@@ -65,7 +65,7 @@ fn with_our_flag(error: Error) -> Error {
     }
 }
 
-fn renamed(one: &Brought) {
+fn renamed(one: &ImportedView) {
     let (before, name) = (words::shorten(&one.exported_name, 60), words::shorten(&one.name, 60));
     if before != name {
         screen::note(&format!("the name `{before}` is taken; it is `{name}` here"));
@@ -75,7 +75,7 @@ fn renamed(one: &Brought) {
     }
 }
 
-fn cells(one: &Brought) -> [String; 4] {
+fn cells(one: &ImportedView) -> [String; 4] {
     let alias = one.alias.clone().unwrap_or_default();
     [one.id.to_string(), words::shorten(&one.name, 60), alias, one.version.to_string()]
 }

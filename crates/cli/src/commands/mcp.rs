@@ -2,10 +2,10 @@
 
 use relais_service::Service;
 
-use super::serve;
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
 use crate::remote::Client;
+use crate::screen;
 use crate::session::{Global, Session};
 
 /// Serve the tools for assistants over stdin and stdout (MCP)
@@ -36,9 +36,9 @@ async fn offer(session: &Session) -> anyhow::Result<()> {
 
 /// With everything that a server does by itself.
 async fn here(service: &Service) -> anyhow::Result<()> {
-    let loops = serve::Loops::begin(service, service.config().settings.retention);
+    let running = service.serve(service.config().settings.retention, screen::warning);
     let served = relais_server::serve_stdio(service.clone()).await;
-    loops.end().await;
+    running.end().await;
     Ok(served?)
 }
 

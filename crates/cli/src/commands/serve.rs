@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use relais_plan::time::format_duration;
-use relais_server::{App, Listening, Options, Telemetry, logs};
-use relais_service::{Age, Config, Error, Retention, Service};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use relais_server::{App, Options, Telemetry, logs};
+use relais_service::{Age, Config, Retention, Running, Service};
 
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
@@ -51,9 +49,6 @@ fn age(text: &str) -> Result<Age, String> {
     Age::try_from(text.to_owned())
 }
 
-/// How long what is under way may take to end when everything else has: requests, and loops in their last turn.
-const LAST_REQUESTS: Duration = Duration::from_secs(5);
-
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     logs::start(args.log_format).map_err(anyhow::Error::msg)?;
     let config = args.config(global.config()?)?;
@@ -63,13 +58,14 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         let options = Options { listen: args.listen, require_token: args.require_token };
         let server = relais_server::listen(App::new(service.clone()), &options).await?;
         Telemetry::start(service)?;
-        let retention = args.retention(service.config());
-        let loops = Loops::begin(service, retention);
+        let running = service.serve(args.retention(service.config()), screen::warning);
         screen::note(&format!("listening on http://{}", server.address));
         interrupts.next().await;
-        loops.start_nothing();
-        leave(service, &args, &mut interrupts).await;
-        end(server, loops).await;
+        leave(&running, args.grace, &mut interrupts).await;
+        let (stopped, ()) = tokio::join!(server.stop(), running.end());
+        if let Err(error) = stopped {
+            screen::warning(&error.to_string());
+        }
         Ok(Exit::Done)
     })
 }
@@ -88,73 +84,15 @@ impl Args {
     }
 }
 
-/// Everything that goes on by itself, until it is told to stop.
-pub struct Loops {
-    starts: watch::Sender<bool>,
-    follows: watch::Sender<bool>,
-    all: JoinSet<()>,
-}
-
-impl Loops {
-    pub fn begin(service: &Service, retention: Retention) -> Loops {
-        let (starts, stopped) = watch::channel(false);
-        let (follows, over) = watch::channel(false);
-        let mut all = JoinSet::new();
-        all.spawn(service.clone().run_adoption(stopped.clone(), told("runs cannot be taken up")));
-        all.spawn(service.clone().run_scheduler(stopped.clone()));
-        all.spawn(service.clone().run_summaries(stopped.clone()));
-        all.spawn(service.clone().run_retention(retention, stopped, told("old runs cannot be removed")));
-        all.spawn(feed(service.clone(), over));
-        Loops { starts, follows, all }
-    }
-
-    /// Nothing starts by itself any more. What follows from the end of runs goes on: some are still to end.
-    pub fn start_nothing(&self) {
-        self.starts.send_replace(true);
-    }
-
-    /// Returns when all of them have ended.
-    pub async fn end(mut self) {
-        self.start_nothing();
-        self.follows.send_replace(true);
-        while self.all.join_next().await.is_some() {}
-    }
-}
-
-/// What follows from the end of runs.
-async fn feed(service: Service, stopped: watch::Receiver<bool>) {
-    if let Err(error) = service.run_feed(stopped).await {
-        screen::warning(&format!("ended runs are neither counted nor told: {error}"));
-    }
-}
-
-fn told(what: &'static str) -> impl Fn(&Error) {
-    move |error| screen::warning(&format!("{what}: {error}"))
-}
-
 /// What is going may end; nothing new starts. Requests are still answered: whoever watches a run sees its end.
-async fn leave(service: &Service, args: &Args, interrupts: &mut Interrupts) {
-    let grace = Duration::from_millis(args.grace.ms);
-    service.worker().stop_taking();
-    let going = service.worker().at_work();
+async fn leave<T: Fn(&str)>(running: &Running<T>, grace: Age, interrupts: &mut Interrupts) {
+    let going = running.stop_taking();
     if going > 0 {
-        let (runs, time) = (counted(going, "run"), format_duration(args.grace.ms));
+        let (runs, time) = (counted(going, "run"), format_duration(grace.ms));
         screen::note(&format!("shutting down; {runs} may go on for {time}, a second signal stops at once"));
     }
-    let left = tokio::select! {
-        left = service.drain(grace) => left,
-        _ = interrupts.next() => service.let_everything_go().await,
-    };
+    let left = running.drain(Duration::from_millis(grace.ms), interrupts.next()).await;
     if !left.is_empty() {
         screen::note(&format!("let go of {}; the next start goes on with them", counted(left.len(), "run")));
-    }
-}
-
-async fn end(server: Listening, loops: Loops) {
-    let rest = async { tokio::join!(server.stop(), loops.end()).0 };
-    match tokio::time::timeout(LAST_REQUESTS, rest).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => screen::warning(&format!("the listener ended with an error: {error}")),
-        Err(_) => screen::warning("some requests were cut off"),
     }
 }

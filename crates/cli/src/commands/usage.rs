@@ -3,10 +3,10 @@
 use clap::ValueEnum;
 use relais_engine::Millis;
 use relais_plan::time::{format_duration, format_instant, parse_duration};
+use relais_server::views::{UsagePart, UsageReport, UsageSum};
 use relais_service::{UsageBy, UsageQuestion};
 
 use crate::exit::Exit;
-use crate::ledger::{Item, Report, Sum};
 use crate::lists::{json_lines, table};
 use crate::session::{Global, Session};
 use crate::{screen, words};
@@ -74,7 +74,7 @@ fn day(text: &str, now: Millis) -> String {
     before.map_or_else(|| text.to_owned(), |at| format_instant(at).chars().take(FIRST_DAY.len()).collect())
 }
 
-fn show(by: By, report: &Report) -> anyhow::Result<Exit> {
+fn show(by: By, report: &UsageReport) -> anyhow::Result<Exit> {
     if report.items.is_empty() {
         screen::note("nothing was used");
         return Ok(Exit::Done);
@@ -99,7 +99,7 @@ fn show(by: By, report: &Report) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn called(item: &Item) -> String {
+fn called(item: &UsagePart) -> String {
     match &item.name {
         Some(name) => format!("{} ({})", words::shorten(name, 40), item.key),
         None => words::shorten(&item.key, 60),
@@ -107,7 +107,7 @@ fn called(item: &Item) -> String {
 }
 
 /// Nothing is told by nothing.
-fn cells(what: String, sum: &Sum) -> [String; 8] {
+fn cells(what: String, sum: &UsageSum) -> [String; 8] {
     let number = |count: u64| if count == 0 { String::new() } else { count.to_string() };
     let time = if sum.duration_ms == 0 { String::new() } else { format_duration(sum.duration_ms) };
     [

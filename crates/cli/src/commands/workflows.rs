@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use relais_server::views::VersionView;
 use relais_service::{Error, WorkflowStatus};
 
 use crate::definition::Reading;
 use crate::exit::Exit;
-use crate::library::{Edition, Shelved, Shelving};
+use crate::library::{Shelved, Shelving};
 use crate::lists::{List, json_lines};
 use crate::screen::{self, Paint};
 use crate::session::{Global, Session};
@@ -236,7 +237,7 @@ async fn versions(session: &Session, workflow: &str, limit: usize, json: bool) -
     List { items: &found, more, json, none }.show(["VERSION", "MADE", "WHY", "FORMAT", "RUNS"], version_cells)
 }
 
-fn version_cells(one: &Edition) -> [String; 5] {
+fn version_cells(one: &VersionView) -> [String; 5] {
     let runs = if one.runnable { "yes" } else { "no" };
     let reason = words::shorten(&one.reason, 60);
     [one.version.to_string(), one.created_at.clone(), reason, one.format.clone(), runs.to_owned()]

@@ -1,6 +1,7 @@
 //! A server asked about things that are kept besides runs: versions, packages, agents, notifications, usage, events;
 //! and about the tools and models that it has.
 
+use relais_server::views::{ImportedView, UsageReport, VersionView};
 use relais_service::{Error, Happened, OnClash, UsageBy, UsageQuestion};
 use reqwest::Method;
 use serde::Deserialize;
@@ -8,14 +9,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Client, wire};
-use crate::ledger::Report;
-use crate::library::{Agent, Brought, Edition, Employment, Shelved};
+use crate::library::{Agent, Employment, Shelved};
 use crate::news::{Effects, News};
 use crate::offer::{Provider, Tools};
 
 #[derive(Deserialize)]
 struct Imported {
-    imported: Vec<Brought>,
+    imported: Vec<ImportedView>,
 }
 
 #[derive(Deserialize)]
@@ -24,13 +24,14 @@ struct Marked {
 }
 
 impl Client {
-    pub async fn versions(&self, workflow: &str, limit: usize) -> Result<(Vec<Edition>, bool), Error> {
+    pub async fn versions(&self, workflow: &str, limit: usize) -> Result<(Vec<VersionView>, bool), Error> {
         let path = format!("/workflows/{}/versions", wire::escaped(workflow));
-        let page: wire::Items<Edition> = self.get(&wire::with_query(&path, &[("limit", limit.to_string())])).await?;
+        let page: wire::Items<VersionView> =
+            self.get(&wire::with_query(&path, &[("limit", limit.to_string())])).await?;
         Ok((page.items, page.next.is_some()))
     }
 
-    pub async fn version(&self, workflow: &str, number: u64) -> Result<Edition, Error> {
+    pub async fn version(&self, workflow: &str, number: u64) -> Result<VersionView, Error> {
         self.get(&format!("/workflows/{}/versions/{number}", wire::escaped(workflow))).await
     }
 
@@ -47,7 +48,7 @@ impl Client {
         self.post("/workflows/export", &json!({ "workflows": workflows, "history": history })).await
     }
 
-    pub async fn import(&self, package: Value, on_clash: OnClash) -> Result<Vec<Brought>, Error> {
+    pub async fn import(&self, package: Value, on_clash: OnClash) -> Result<Vec<ImportedView>, Error> {
         let body = json!({ "package": package, "on_clash": on_clash.word() });
         Ok(self.post::<Imported>("/workflows/import", &body).await?.imported)
     }
@@ -74,7 +75,7 @@ impl Client {
         self.delete(&format!("/agents/{}", wire::escaped(name))).await
     }
 
-    pub async fn usage(&self, question: &UsageQuestion) -> Result<Report, Error> {
+    pub async fn usage(&self, question: &UsageQuestion) -> Result<UsageReport, Error> {
         let UsageQuestion { from, to, by, all_users } = question;
         let by = match by {
             UsageBy::Day => "day",

@@ -1,31 +1,32 @@
 //! What a session is asked about things that are kept besides runs: versions, packages, agents, notifications, usage,
 //! events.
 
+use relais_server::views::{ImportedView, UsageReport, VersionView};
 use relais_service::{AgentChange, Error, Happened, NewAgent, OnClash, Service, UsageQuestion, WorkflowStatus};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::Session;
-use crate::ledger::Report;
-use crate::library::{Agent, Brought, Edition, Employment, Shelved, Shelving};
+use crate::library::{Agent, Employment, Shelved, Shelving};
 use crate::news::{Effects, News};
 
 impl Session {
     /// The versions of a workflow, newest first, and whether there are more.
-    pub async fn versions(&self, workflow: &str, limit: usize) -> Result<(Vec<Edition>, bool), Error> {
+    pub async fn versions(&self, workflow: &str, limit: usize) -> Result<(Vec<VersionView>, bool), Error> {
         match self {
             Session::Local(service) => {
                 let (found, next) = service.versions(workflow, None, limit).await?;
-                let listed = |numbered| Edition { definition: None, ..Edition::from(numbered) };
-                Ok((found.into_iter().map(listed).collect(), next.is_some()))
+                Ok((found.into_iter().map(|one| VersionView::new(one, false)).collect(), next.is_some()))
             }
             Session::Remote(client) => client.versions(workflow, limit).await,
         }
     }
 
-    pub async fn version(&self, workflow: &str, number: u64) -> Result<Edition, Error> {
+    pub async fn version(&self, workflow: &str, number: u64) -> Result<VersionView, Error> {
         match self {
-            Session::Local(service) => service.version(workflow, &number.to_string()).await.map(Edition::from),
+            Session::Local(service) => {
+                Ok(VersionView::new(service.version(workflow, &number.to_string()).await?, true))
+            }
             Session::Remote(client) => client.version(workflow, number).await,
         }
     }
@@ -60,11 +61,11 @@ impl Session {
         }
     }
 
-    pub async fn import(&self, package: Value, on_clash: OnClash) -> Result<Vec<Brought>, Error> {
+    pub async fn import(&self, package: Value, on_clash: OnClash) -> Result<Vec<ImportedView>, Error> {
         match self {
             Session::Local(service) => {
                 let imported = service.import_workflows(package, on_clash).await?;
-                Ok(imported.all.into_iter().map(Brought::from).collect())
+                Ok(imported.all.into_iter().map(ImportedView::from).collect())
             }
             Session::Remote(client) => client.import(package, on_clash).await,
         }
@@ -103,11 +104,11 @@ impl Session {
         }
     }
 
-    pub async fn usage(&self, question: &UsageQuestion) -> Result<Report, Error> {
+    pub async fn usage(&self, question: &UsageQuestion) -> Result<UsageReport, Error> {
         match self {
             Session::Local(service) => {
                 take_note(service).await?;
-                service.usage(question).await.map(Report::from)
+                service.usage(question).await.map(UsageReport::from)
             }
             Session::Remote(client) => client.usage(question).await,
         }

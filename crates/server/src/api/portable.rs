@@ -20,6 +20,7 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Exporting {
     /// The older versions, too: the newest hundred.
@@ -81,7 +82,7 @@ pub struct ImportView {
 }
 
 /// A workflow that came in.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ImportedView {
     pub id: Uuid,
     pub name: String,

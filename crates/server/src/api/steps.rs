@@ -172,6 +172,7 @@ pub struct SaveStep {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Listing {
     /// Only those that are in no workflow.

@@ -96,6 +96,7 @@ impl From<Listed> for ProviderView {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Which {
     /// Only those of this MCP server.

@@ -47,45 +47,45 @@ enum By {
 }
 
 /// What was used, in parts and in all. Runs under way are in it with what they have used so far, under today.
-#[derive(Debug, Serialize, ToSchema)]
-struct UsageReport {
-    items: Vec<UsagePart>,
-    total: UsageSum,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UsageReport {
+    pub items: Vec<UsagePart>,
+    pub total: UsageSum,
     /// Runs under way that are in it.
-    unfinished: u64,
+    pub unfinished: u64,
     /// There was more than one answer adds up; ask for fewer days.
-    incomplete: bool,
+    pub incomplete: bool,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct UsagePart {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UsagePart {
     /// A day, the id of a workflow (its name where it is not kept), a user or a model.
-    key: String,
+    pub key: String,
     /// What people call it, where that is not its key.
-    name: Option<String>,
+    pub name: Option<String>,
     #[serde(flatten)]
-    sum: UsageSum,
+    pub sum: UsageSum,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct UsageSum {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UsageSum {
     /// Runs that have ended; what child runs used is part of the run that they belong to. 0 by model.
-    runs: u64,
+    pub runs: u64,
     /// How runs ended; one that was resumed may have ended several times.
-    by_status: BTreeMap<String, u64>,
-    prompt_tokens: u64,
-    completion_tokens: u64,
+    pub by_status: BTreeMap<String, u64>,
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
     /// Part of the prompt tokens.
-    cached_tokens: u64,
+    pub cached_tokens: u64,
     /// Part of the completion tokens.
-    reasoning_tokens: u64,
-    cost_usd: f64,
-    model_calls: u64,
-    tool_calls: u64,
+    pub reasoning_tokens: u64,
+    pub cost_usd: f64,
+    pub model_calls: u64,
+    pub tool_calls: u64,
     /// Tries beyond the first of a call.
-    retries: u64,
+    pub retries: u64,
     /// From start to end, waiting included.
-    duration_ms: u64,
+    pub duration_ms: u64,
 }
 
 impl From<Sum> for UsageSum {

@@ -22,7 +22,7 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 /// One version of a workflow; it never changes.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VersionView {
     pub version: u64,
     pub created_at: String,
@@ -43,7 +43,7 @@ pub struct VersionView {
 }
 
 impl VersionView {
-    fn new(numbered: Numbered, with_text: bool) -> VersionView {
+    pub fn new(numbered: Numbered, with_text: bool) -> VersionView {
         let Numbered { number, at, version } = numbered;
         let Version { definition, format, plan, branches, manifest, agents, reason } = version;
         VersionView {

@@ -332,6 +332,7 @@ async fn update(
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Deleting {
     /// Cancel its runs that are active; without it they are in the way.

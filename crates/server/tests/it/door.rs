@@ -1,5 +1,6 @@
 //! The door: whatever strangers send, others are still served.
 
+use relais_service::END_TIME;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Value, json};
@@ -47,6 +48,22 @@ async fn bad_requests_are_problems() {
     check(Method::GET, &long, json_kind, String::new(), 431, "too_large").await;
 }
 
+// A name that is misspelt would otherwise do something else than was meant.
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_with_names_that_are_not_known_are_refused() {
+    let setup = Setup::new().await;
+    let queries = [
+        (Method::DELETE, "/api/v1/workflows/x?forse=true"),
+        (Method::GET, "/api/v1/workflows/x/export?histroy=true"),
+        (Method::GET, "/api/v1/tools?server=x"),
+        (Method::GET, "/api/v1/steps?stand_alone=true"),
+    ];
+    for (method, path) in queries {
+        let (status, problem) = setup.ask(method, path, None).await;
+        assert_eq!((status.as_u16(), problem["kind"].as_str()), (400, Some("invalid")), "{path}: {problem}");
+    }
+}
+
 /// What a server answers to bytes, as far as it does.
 async fn raw(setup: &Setup, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(setup.server.address).await.unwrap();
@@ -84,6 +101,26 @@ async fn clients_that_send_nothing_further_keep_nobody_out() {
     assert_eq!(setup.get("/api/v1/runs").await.0, 200);
     drop(slow);
     assert_eq!(setup.get("/api/v1/runs").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_come_to_its_end_holds_up_the_stop_for_a_while_only() {
+    let setup = Setup::new().await;
+    let mut slow = TcpStream::connect(setup.server.address).await.unwrap();
+    let host = setup.server.address;
+    let head =
+        format!("POST {SIGNAL} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: 90\r\n");
+    slow.write_all(format!("{head}expect: 100-continue\r\n\r\n").as_bytes()).await.unwrap();
+    // When the server asks for the body, the request is under way.
+    let mut go_on = [0; 12];
+    slow.read_exact(&mut go_on).await.unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100");
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    let stopped = setup.server.stop().await;
+    assert!(matches!(stopped, Err(relais_server::Error::CutOff)), "{stopped:?}");
+    let took = began.elapsed();
+    assert!((END_TIME..END_TIME * 2).contains(&took), "{took:?}");
 }
 
 // The database is another process's for some seconds: requests that write are told to come back, those that read are

@@ -8,5 +8,6 @@ mod events;
 mod feed;
 mod going_back;
 mod kept;
+mod serving;
 mod setup;
 mod starting;
