@@ -182,6 +182,15 @@ fn another_database_is_a_file_or_refused() {
     home.relais(&["serve", "--keep", "soon"]).expect(2).says("12h or 30d");
 }
 
+#[test]
+fn a_server_starts_with_a_collector_as_its_first_client() {
+    let home = Home::new(ONE_CALL);
+    home.write("relais.toml", "[telemetry]\notlp_endpoint = \"http://127.0.0.1:9\"\n");
+    let server = Server::start(&home, &[]);
+    server.signal("-TERM");
+    server.ended().expect(0);
+}
+
 /// Nobody finds out by waiting for a message that never comes.
 #[test]
 fn a_server_does_not_start_with_channels_that_could_never_be_told() {
