@@ -13,8 +13,8 @@ const MAX_HOPS: usize = 32;
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What proxies add. A request with one of these was not sent by a program on this machine, whoever passed it on.
-const OF_PROXIES: [&str; 6] =
-    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
+const OF_PROXIES: [&str; 3] = ["forwarded", "via", "x-real-ip"];
+const OF_PROXIES_TOO: &str = "x-forwarded-";
 
 /// One address, or all that begin like it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,8 @@ pub fn is_from_this_machine(peer: Option<IpAddr>, parts: &Parts) -> Result<(), S
     if !peer.is_some_and(|peer| peer.to_canonical().is_loopback()) {
         return Err("it comes from another machine".into());
     }
-    if let Some(name) = OF_PROXIES.iter().find(|name| parts.headers.contains_key(**name)) {
+    let is_of_proxies = |name: &&str| OF_PROXIES.contains(name) || name.starts_with(OF_PROXIES_TOO);
+    if let Some(name) = parts.headers.keys().map(HeaderName::as_str).find(is_of_proxies) {
         return Err(format!("it came through a proxy (`{name}`)"));
     }
     let host = host(parts)?;
@@ -225,6 +226,7 @@ mod tests {
             check("127.0.0.1", &[local, ("sec-fetch-site", site)], "`Sec-Fetch-Site`");
         }
         check("127.0.0.1", &[local, ("x-forwarded-for", "203.0.113.5")], "a proxy");
+        check("127.0.0.1", &[local, ("x-forwarded-prefix", "/relais")], "a proxy");
         check("127.0.0.1", &[local, ("via", "1.1 somebody")], "a proxy");
     }
 }
