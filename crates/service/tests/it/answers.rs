@@ -11,6 +11,8 @@ use relais_store::{Batch, MemoryStore, Store};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::setup::VirtualClock;
+
 const ASKS: &str = "
 name: asks
 steps:
@@ -21,14 +23,6 @@ const FAILS: &str = "name: fails\nsteps:\n  - { id: read, tool: read_file, with:
 /// How often two meet, each time at another moment of each other's way.
 const MEETINGS: usize = 20;
 const LATER_MS: Millis = 120_000;
-
-struct VirtualClock(AtomicI64);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Millis {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 struct World {
     service: Service,
