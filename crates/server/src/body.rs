@@ -258,9 +258,12 @@ mod tests {
 
     /// A body that comes in parts, one each so many milliseconds; says how it was read and when.
     async fn check(parts: usize, part_bytes: usize, every_ms: u64, status: Option<u16>, within_s: u64) {
-        let sent = stream::iter(0..parts).then(move |_| async move {
-            tokio::time::sleep(Duration::from_millis(every_ms)).await;
-            Ok::<_, std::convert::Infallible>(Bytes::from(vec![b' '; part_bytes]))
+        let every = Duration::from_millis(every_ms);
+        let ticks = tokio::time::interval_at(Instant::now() + every, every);
+        let sent = stream::unfold((ticks, parts), move |(mut ticks, left)| async move {
+            let left = left.checked_sub(1)?;
+            ticks.tick().await;
+            Some((Ok::<_, std::convert::Infallible>(Bytes::from(vec![b' '; part_bytes])), (ticks, left)))
         });
         let began = Instant::now();
         let read = read(Request::new(Body::from_stream(sent))).await;

@@ -95,6 +95,7 @@ async fn remove(folder: PathBuf) -> Result<(), Error> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
