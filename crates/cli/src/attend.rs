@@ -157,7 +157,7 @@ impl Attended<'_> {
         self.give_up_at = Some(Instant::now() + CANCEL_LIMIT);
         match self.session.cancel(self.run).await {
             // It has ended by itself meanwhile.
-            Ok(()) | Err(Error::Invalid(_)) => Ok(None),
+            Ok(()) | Err(Error::Conflict(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -308,9 +308,11 @@ impl Run {
     }
 
     fn received(&mut self, id: CommandId, value: &Value) -> Applied {
-        let Some(owed) = self.owed.remove(&id) else {
-            return self.corrupt(format!("something received for command {id}, which is not owed"));
-        };
+        if id >= self.next_command {
+            return self.corrupt(format!("something received for command {id}, which was never asked"));
+        }
+        // Somebody answered first, or nobody waits any more: what comes late changes nothing.
+        let Some(owed) = self.owed.remove(&id) else { return Ok(()) };
         if let Command::Await(Awaiting::Signal(name)) = &*owed.command
             && let Some(at) = self.sent.iter().position(|(sent, _)| sent == name)
         {

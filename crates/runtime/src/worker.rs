@@ -406,7 +406,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Appends events from outside (signals, answers) behind whatever is there. The owner meets them and reads on.
+    /// Appends signals from outside behind whatever is there: only such as mean the same wherever they stand. The owner
+    /// meets them and reads on.
     pub async fn signal(self: &Arc<Worker>, run: RunId, events: Vec<Event>) -> Result<(), Error> {
         for _ in 0..SIGNAL_TRIES {
             let row = self.row(run).await?;

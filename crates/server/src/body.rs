@@ -14,15 +14,22 @@ use relais_service::access::Access;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::guard::Turn;
 use crate::problem::Problem;
 
 /// A body larger than this is refused before it is read to its end: the largest definition, and room for an input.
 pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 
-/// A client has so long to send its body, however little at a time.
+/// A client has so long to send a small body, however little at a time.
 const BODY_TIME: Duration = Duration::from_secs(30);
+/// Bodies of this size or less need no turn.
+const SMALL_BODY_BYTES: usize = 64 * 1024;
+/// Who has a turn and sends nothing holds it for so long.
+const GRACE: Duration = Duration::from_secs(3);
+/// What comes more slowly than this on average would hold its turn for minutes; the largest body takes half a minute.
+const MIN_BYTES_PER_S: usize = 256 * 1024;
 /// Of a body that is too large, so much is read and thrown away.
 const DISCARD_BYTES: usize = 32 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
@@ -62,21 +69,44 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
 
 /// The whole body, within bounds of size and time.
 pub async fn read(request: Request) -> Result<Bytes, Problem> {
+    read_within(request, MAX_BODY_BYTES).await
+}
+
+/// The same for a route that takes less.
+pub async fn read_within(request: Request, most: usize) -> Result<Bytes, Problem> {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let too_long = length.is_some_and(|length: usize| length > MAX_BODY_BYTES);
+    let is_too_long = length.is_some_and(|length: usize| length > most);
+    let turn = request.extensions().get::<Turn>().cloned();
     let mut parts = request.into_body().into_data_stream();
-    let whole = async { if too_long { Ok(None) } else { gathered(&mut parts).await } };
-    match timeout(BODY_TIME, whole).await {
-        Ok(Ok(Some(bytes))) => Ok(bytes),
-        Ok(Ok(None)) => {
-            let _ = timeout(DISCARD_TIME, discarded(&mut parts)).await;
-            let text = format!("the body is larger than {MAX_BODY_BYTES} bytes");
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text))
-        }
-        Ok(Err(error)) => Err(Problem::invalid(format!("the body could not be read: {error}"))),
-        Err(_) => {
-            let text = format!("the body did not come within {} s", BODY_TIME.as_secs());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", text))
+    let read = if is_too_long { Err(Unread::TooLong) } else { gathered(&mut parts, most, turn).await };
+    if matches!(read, Err(Unread::TooLong)) {
+        let _ = timeout(DISCARD_TIME, discarded(&mut parts)).await;
+    }
+    read.map_err(|unread| unread.problem(most))
+}
+
+/// Why a body was not read.
+enum Unread {
+    TooLong,
+    TooSlow,
+    Broken(axum::Error),
+    NoTurn(Problem),
+}
+
+impl Unread {
+    fn problem(self, most: usize) -> Problem {
+        match self {
+            Unread::TooLong => {
+                let text = format!("the body is larger than {most} bytes");
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text)
+            }
+            Unread::TooSlow => {
+                let text = format!("the body came too slowly: send {MIN_BYTES_PER_S} bytes in a second");
+                let small = format!("or one of {SMALL_BODY_BYTES} bytes within {} s", BODY_TIME.as_secs());
+                Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", format!("{text}, {small}"))
+            }
+            Unread::Broken(error) => Problem::invalid(format!("the body could not be read: {error}")),
+            Unread::NoTurn(problem) => problem,
         }
     }
 }
@@ -109,17 +139,40 @@ fn without_user<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     parsed(Value::Object(fields).to_string().as_bytes())
 }
 
-/// None where there is more than is read.
-async fn gathered(parts: &mut BodyDataStream) -> Result<Option<Bytes>, axum::Error> {
-    let mut bytes = Vec::new();
-    while let Some(part) = parts.next().await {
-        let part = part?;
-        if bytes.len() + part.len() > MAX_BODY_BYTES {
-            return Ok(None);
+/// A small body comes as it comes. The rest of a large one waits for its turn, and must then come fast enough not to
+/// keep that turn from others.
+async fn gathered(parts: &mut BodyDataStream, most: usize, turn: Option<Turn>) -> Result<Bytes, Unread> {
+    let (mut bytes, began) = (Vec::new(), Instant::now());
+    while bytes.len() <= SMALL_BODY_BYTES {
+        match part(parts, began + BODY_TIME).await? {
+            Some(part) => add(&mut bytes, &part, most)?,
+            None => return Ok(bytes.into()),
         }
-        bytes.extend_from_slice(&part);
     }
-    Ok(Some(bytes.into()))
+    if let Some(turn) = turn {
+        turn.take().await.map_err(Unread::NoTurn)?;
+    }
+    let (mut deadline, second) = (Instant::now() + GRACE, Duration::from_secs(1));
+    while let Some(part) = part(parts, deadline).await? {
+        add(&mut bytes, &part, most)?;
+        deadline += second.mul_f64(part.len() as f64 / MIN_BYTES_PER_S as f64);
+    }
+    Ok(bytes.into())
+}
+
+async fn part(parts: &mut BodyDataStream, deadline: Instant) -> Result<Option<Bytes>, Unread> {
+    match timeout_at(deadline, parts.next()).await {
+        Ok(part) => part.transpose().map_err(Unread::Broken),
+        Err(_) => Err(Unread::TooSlow),
+    }
+}
+
+fn add(bytes: &mut Vec<u8>, part: &[u8], most: usize) -> Result<(), Unread> {
+    if bytes.len() + part.len() > most {
+        return Err(Unread::TooLong);
+    }
+    bytes.extend_from_slice(part);
+    Ok(())
 }
 
 /// Most clients look for an answer only when they have sent everything: what is too large is taken off their hands, as
@@ -196,8 +249,37 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use axum::body::Body;
+    use futures::stream;
+
     use super::*;
+
+    /// A body that comes in parts, one each so many milliseconds; says how it was read and when.
+    async fn check(parts: usize, part_bytes: usize, every_ms: u64, status: Option<u16>, within_s: u64) {
+        let every = Duration::from_millis(every_ms);
+        let ticks = tokio::time::interval_at(Instant::now() + every, every);
+        let sent = stream::unfold((ticks, parts), move |(mut ticks, left)| async move {
+            let left = left.checked_sub(1)?;
+            ticks.tick().await;
+            Some((Ok::<_, std::convert::Infallible>(Bytes::from(vec![b' '; part_bytes])), (ticks, left)))
+        });
+        let began = Instant::now();
+        let read = read(Request::new(Body::from_stream(sent))).await;
+        let shown = format!("{parts} parts of {part_bytes} bytes, one each {every_ms} ms");
+        assert_eq!(read.as_ref().err().map(|problem| problem.status), status, "{shown}");
+        assert!(began.elapsed() <= Duration::from_secs(within_s), "{shown}: {:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_sender_is_cut_off_soon() {
+        check(10, 100, 1_000, None, 10).await;
+        check(100, 100, 1_000, Some(408), 30).await;
+        check(80, 100_000, 300, None, 24).await;
+        check(10, 70_000, 5_000, Some(408), 5 + 3).await;
+        check(90, 100_000, 1, Some(413), 1).await;
+    }
 
     #[test]
     fn values_are_counted_from_above() {

@@ -1,14 +1,15 @@
 //! What stands between the socket and the routes: bounds on the head and on the room that large bodies take, a limit
 //! on time, and an answer where a handler fell over. Knows nothing of what the routes do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::App;
@@ -18,8 +19,6 @@ use crate::problem::Problem;
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 /// Address and headers together; tokens and cookies are far smaller.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// Bodies of this size or less need no turn.
-const SMALL_BODY_BYTES: u64 = 64 * 1024;
 /// Large bodies worked on at once: read into memory they may take some hundred megabytes each.
 const LARGE_BODIES: usize = 4;
 /// How long a large body waits for its turn.
@@ -44,23 +43,34 @@ impl Room {
         self.lasting.clone().try_acquire_owned().map_err(|_| Problem::busy(text))
     }
 
-    async fn turn(&self, small: bool) -> Result<Option<OwnedSemaphorePermit>, Problem> {
-        if small {
-            return Ok(None);
-        }
-        match timeout(TURN_TIME, self.large.clone().acquire_owned()).await {
-            Ok(Ok(turn)) => Ok(Some(turn)),
-            Ok(Err(_)) | Err(_) => Err(Problem::busy("too many large bodies are being read; try again")),
-        }
+    fn turn(&self) -> Turn {
+        Turn { large: self.large.clone(), held: Arc::default() }
     }
 }
 
-/// A body that does not say its length may be of any.
-fn is_small(headers: &HeaderMap) -> bool {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    match length {
-        Some(length) => length <= SMALL_BODY_BYTES,
-        None => !headers.contains_key(header::TRANSFER_ENCODING),
+/// The turn of one request at reading a large body and working on it. Whoever reads the body takes it, when it is known
+/// who sends it; it is given back when the request is answered.
+#[derive(Clone)]
+pub struct Turn {
+    large: Arc<Semaphore>,
+    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+}
+
+impl Turn {
+    pub async fn take(&self) -> Result<(), Problem> {
+        match timeout(TURN_TIME, self.large.clone().acquire_owned()).await {
+            Ok(Ok(turn)) => *self.held() = Some(turn),
+            Ok(Err(_)) | Err(_) => return Err(Problem::busy("too many large bodies are being read; try again")),
+        }
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        self.held().take();
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,29 +81,65 @@ fn head_bytes(request: &Request) -> usize {
 
 /// Every request passes here. The handler runs as a task of its own: a client that goes away or a time that is up does
 /// not cut off in the middle what it had begun.
-pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     if head_bytes(&request) > MAX_HEAD_BYTES {
         let text = format!("address and headers together are larger than {MAX_HEAD_BYTES} bytes");
         return Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_large", text).into_response();
     }
-    let small = is_small(request.headers());
-    let turn = match app.room.turn(small).await {
-        Ok(turn) => turn,
-        Err(problem) => return problem.into_response(),
-    };
+    let turn = app.room.turn();
+    request.extensions_mut().insert(turn.clone());
     let answer = tokio::spawn(async move {
         let response = next.run(request).await;
-        drop(turn);
+        turn.give_back();
         response
     });
+    answered(answer).await
+}
+
+async fn answered(answer: JoinHandle<Response>) -> Response {
     match timeout(ANSWER_TIME, answer).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => fell_over().into_response(),
-        Err(_) => Problem::busy("the answer takes too long; what was asked for may still be done").into_response(),
+        Err(_) => takes_too_long().into_response(),
     }
+}
+
+/// Not `busy`: the work goes on, and the same again would be a second piece of it.
+fn takes_too_long() -> Problem {
+    let text = format!("there was no answer within {} s", ANSWER_TIME.as_secs());
+    let more = "what was asked for goes on; look whether it is done before you ask again";
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, "too_slow", format!("{text}; {more}"))
 }
 
 fn fell_over() -> Problem {
     let text = "the server made a mistake with this request; it goes on, and its log says more";
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unusable", text)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::http::header;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_takes_too_long_does_not_ask_for_a_second_try() {
+        let answer = answered(tokio::spawn(std::future::pending())).await;
+        assert_eq!(answer.status(), StatusCode::GATEWAY_TIMEOUT);
+        assert!(!answer.headers().contains_key(header::RETRY_AFTER));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_waited_for_and_comes_back_with_the_answer() {
+        let room = Room::new();
+        let turns: Vec<Turn> = (0..LARGE_BODIES).map(|_| room.turn()).collect();
+        for turn in &turns {
+            turn.take().await.unwrap();
+        }
+        let next = room.turn();
+        assert_eq!(next.take().await.unwrap_err().status, 503);
+        turns[0].give_back();
+        next.take().await.unwrap();
+    }
 }

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::App;
-use crate::body::{Json, Path, read};
+use crate::body::{Json, Path, read_within};
 use crate::caller;
 use crate::problem::{Problem, Problems};
 
@@ -61,11 +61,9 @@ async fn post(
         let text = "webhooks are for services: what a page in a browser sends is refused";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
-    let bytes = read(Request::from_parts(parts, body)).await?;
-    if bytes.len() > MAX_HOOK_BYTES {
-        let text = format!("a webhook takes at most {MAX_HOOK_BYTES} bytes");
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text));
-    }
+    // Before the body is read, which strangers could keep the server at.
+    app.service.must_be_hook(&id, from).await?;
+    let bytes = read_within(Request::from_parts(parts, body), MAX_HOOK_BYTES).await?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let posted = Posted {
         body: &bytes,

@@ -34,7 +34,9 @@ use tokio::sync::broadcast;
 use tower::ServiceExt;
 
 use crate::App;
+use crate::body;
 use crate::caller::Known;
+use crate::problem::Problem;
 use attend::Attended;
 use tools::Tool;
 
@@ -171,13 +173,24 @@ impl Mcp {
 }
 
 /// `/mcp`: the caller is known as for every other route.
-pub(crate) async fn route(State(app): State<App>, known: Known, mut request: Request) -> Response {
+pub(crate) async fn route(State(app): State<App>, known: Known, request: Request) -> Result<Response, Problem> {
     let Known(access, service) = known;
+    let mut request = in_turn(request).await?;
     request.extensions_mut().insert(app.mcp.desk.caller(service, access));
     match app.mcp.http.clone().oneshot(request).await {
-        Ok(response) => response.map(Body::new),
+        Ok(response) => Ok(response.map(Body::new)),
         Err(never) => match never {},
     }
+}
+
+/// The request with its body read, as every other body is.
+async fn in_turn(request: Request) -> Result<Request, Problem> {
+    let (parts, body) = request.into_parts();
+    let mut unread = Request::new(body);
+    unread.headers_mut().clone_from(&parts.headers);
+    unread.extensions_mut().clone_from(&parts.extensions);
+    let bytes = body::read(unread).await?;
+    Ok(Request::from_parts(parts, Body::from(bytes)))
 }
 
 /// MCP on this process's own pipes, until the client closes them.

@@ -146,7 +146,10 @@ impl IntoResponses for Problems {
             let content = Content::new(Some(Ref::from_schema_name("Problem")));
             ResponseBuilder::new().description(description).content("application/problem+json", content).build().into()
         };
-        let ours = problem("The server is busy (503, with `Retry-After`) or has a problem of its own");
+        let ours = problem(
+            "The server is busy (503, with `Retry-After`: nothing was done), takes too long (504: what was asked for goes \
+             on, so look before you ask again) or has a problem of its own",
+        );
         BTreeMap::from([("4XX".to_owned(), problem("What was asked for cannot be done")), ("5XX".to_owned(), ours)])
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::kept::{self, At, Kept};
+use crate::kept::{self, At, Kept, Order};
 use crate::library::Pending;
 use crate::workflows::{Once, must_be_described, must_be_short, must_be_unchanged};
 use crate::{Error, Finding, Format, Service, Workflow};
@@ -96,11 +96,7 @@ impl Service {
 
     /// A page of agents, newest first, and where the next begins.
     pub async fn agents(&self, after: Option<String>, limit: usize) -> Result<(Vec<At<Agent>>, Option<String>), Error> {
-        let mut page: Vec<At<Agent>> = self.newest_kept(after, limit + 1).await?;
-        let has_more = page.len() > limit;
-        page.truncate(limit);
-        let next = page.last().filter(|_| has_more).map(|last| last.it.id());
-        Ok((page, next))
+        self.paged(Order::NewestFirst, after, limit).await
     }
 
     pub async fn create_agent(&self, new: NewAgent) -> Result<At<Agent>, Error> {
@@ -108,13 +104,13 @@ impl Service {
         if let Some(made) = self.made_before(&once).await? {
             return Ok(made);
         }
-        let (id, now) = (once.as_ref().map_or_else(Uuid::now_v7, |once| once.id), self.core.clock.now());
+        let (id, now) = (once.as_ref().map_or_else(Uuid::now_v7, Once::made), self.core.clock.now());
         let agent = Agent { id, name, description, definition, created_at: now, updated_at: now };
         must_be_an_agent(&agent)?;
         self.check_agent(&agent).await?;
         let mut edits = self.name_edits(&agent, None).await?;
         edits.push(kept::put(self.user(), &agent, Expect::Absent)?);
-        edits.extend(once.as_ref().map(|once| kept::put(self.user(), once, Expect::Absent)).transpose()?);
+        edits.extend(self.once_edits(&once).await?);
         match (self.change(edits).await, self.made_before(&once).await?) {
             (Ok(_), _) => self.kept(&agent.id()).await,
             // Another request with the same key came first.

@@ -45,6 +45,17 @@ pub struct Posted<'a> {
 }
 
 impl Service {
+    /// Whether somebody may send to an address at all. Whoever guesses addresses is soon not heard any more.
+    pub async fn must_be_hook(&self, id: &str, from: IpAddr) -> Result<(), Error> {
+        let failures = &self.core.entrance.hook_failures;
+        failures.check(from)?;
+        let found = self.find_hook(id).await;
+        if let Err(Error::NotFound(_)) = &found {
+            failures.note(from);
+        }
+        found.map(drop)
+    }
+
     /// Starts a run of the trigger behind a webhook, if its filter lets it, whoever sends it. The body is read only
     /// after its signature was found right. Whoever knows neither an address nor a secret is soon not heard any more.
     pub async fn fire_hook(
@@ -71,15 +82,20 @@ impl Service {
 
     /// The trigger behind an address and its user's service, if what was sent may be looked at.
     async fn behind_hook(&self, id: &str, posted: &Posted<'_>) -> Result<(Service, At<TriggerRecord>), Error> {
+        let (service, at) = self.find_hook(id).await?;
+        if let Err(error) = service.check_signature(&at.it, posted) {
+            service.note_refused(at.it.uuid, error.to_string()).await?;
+            return Err(error);
+        }
+        Ok((service, at))
+    }
+
+    async fn find_hook(&self, id: &str) -> Result<(Service, At<TriggerRecord>), Error> {
         let unknown = || Error::NotFound(format!("there is no webhook {id}"));
         let found = self.core.store.get_record(kept::key::<Hook>(NOBODY, id)).await?;
         let hook = kept::read::<Hook>(found.ok_or_else(unknown)?)?.it;
         let service = self.as_user(&hook.owner);
         let at = service.find_kept::<TriggerRecord>(&hook.trigger.to_string()).await?.ok_or_else(unknown)?;
-        if let Err(error) = service.check_signature(&at.it, posted) {
-            service.note_refused(at.it.uuid, error.to_string()).await?;
-            return Err(error);
-        }
         Ok((service, at))
     }
 

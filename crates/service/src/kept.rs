@@ -37,6 +37,15 @@ pub struct At<T> {
     pub revision: u64,
 }
 
+/// Which things a list shows, and in which order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Order<'a> {
+    ById,
+    NewestFirst,
+    /// Those with this label only, by id.
+    OfLabel(&'a str),
+}
+
 /// Things read in one go; a list that has more is read page by page.
 const PAGE: usize = 1_000;
 /// A list of more than this is shown in pages, never whole.
@@ -123,8 +132,38 @@ impl Service {
         after: Option<String>,
         limit: usize,
     ) -> Result<Vec<At<T>>, Error> {
-        let (owner, label) = (Some(self.user().to_owned()), label.map(str::to_owned));
-        let find = Find { kind: T::KIND.to_owned(), owner, label, after, limit, ..Find::default() };
+        self.ordered(label.map_or(Order::ById, Order::OfLabel), after, limit).await
+    }
+
+    /// A page of the user's things of a kind, and where the next begins. Whether there is one is looked for behind the
+    /// last, since the store gives no more than the largest page at once.
+    pub(crate) async fn paged<T: Kept>(
+        &self,
+        order: Order<'_>,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<(Vec<At<T>>, Option<String>), Error> {
+        let limit = limit.clamp(1, PAGE);
+        let page: Vec<At<T>> = self.ordered(order, after, limit).await?;
+        let last = page.last().filter(|_| page.len() == limit).map(|last| last.it.id());
+        let Some(last) = last else { return Ok((page, None)) };
+        let more: Vec<At<T>> = self.ordered(order, Some(last.clone()), 1).await?;
+        Ok((page, Some(last).filter(|_| !more.is_empty())))
+    }
+
+    async fn ordered<T: Kept>(
+        &self,
+        order: Order<'_>,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<At<T>>, Error> {
+        let (label, newest_first) = match order {
+            Order::ById => (None, false),
+            Order::NewestFirst => (None, true),
+            Order::OfLabel(label) => (Some(label.to_owned()), false),
+        };
+        let owner = Some(self.user().to_owned());
+        let find = Find { kind: T::KIND.to_owned(), owner, label, after, limit, newest_first, ..Find::default() };
         self.core.store.records(find).await?.into_iter().map(read).collect()
     }
 
@@ -153,5 +192,49 @@ impl Service {
             self.core.triggers_changed.notify_one();
         }
         Ok(revisions)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Agent, Config};
+
+    /// As many agents as this, and a page of this size: what is on it, and whether another follows.
+    async fn check(count: u128, limit: usize, shown: usize, has_next: bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, place) = (folder.path().join("home"), folder.path().to_owned());
+        let (settings, user) = (Default::default(), "somebody".to_owned());
+        let config = Config { home, folder: place, settings, read: Vec::new(), user };
+        let service = Service::open(config).unwrap();
+        let agent = |number: u128| Agent {
+            id: uuid::Uuid::from_u128(number + 1),
+            name: format!("agent {number}"),
+            description: String::new(),
+            definition: serde_json::Value::Null,
+            created_at: 0,
+            updated_at: 0,
+        };
+        let edits = (0..count).map(|number| put("somebody", &agent(number), Expect::Absent).unwrap());
+        service.change(edits.collect()).await.unwrap();
+        let (page, next) = service.agents(None, limit).await.unwrap();
+        assert_eq!((page.len(), next.is_some()), (shown, has_next), "{count} agents, {limit} on a page");
+        let (rest, _) = service.agents(next.clone(), limit).await.unwrap();
+        let rest = if has_next { rest.len() } else { 0 };
+        assert_eq!(page.len() + rest, (count as usize).min(2 * limit), "{count} agents, {limit} on a page");
+    }
+
+    #[tokio::test]
+    async fn a_page_of_any_size_says_whether_there_are_more() {
+        for (count, limit, shown, has_next) in [
+            (0, 10, 0, false),
+            (10, 10, 10, false),
+            (11, 10, 10, true),
+            (1_000, 1_000, 1_000, false),
+            (1_001, 1_000, 1_000, true),
+        ] {
+            check(count, limit, shown, has_next).await;
+        }
     }
 }

@@ -46,6 +46,7 @@ mod usage;
 mod versions;
 pub mod views;
 mod workflows;
+mod workspaces;
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use relais_plan::Trigger;
-use relais_store::{Edit, Expect, RecordKey};
+use relais_store::{Edit, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use crate::agents::must_be_an_agent;
 use crate::kept::{self, At, Kept};
 use crate::library::{Pending, Used};
 use crate::workflows::{Alias, Version, Workflow, must_be_named};
-use crate::{Agent, Error, Format, Origin, Service, TriggerRecord};
+use crate::{Agent, Error, Format, Origin, Service, StepRecord, TriggerRecord};
 
 /// Exported workflows with all that they need.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -196,13 +196,15 @@ impl Service {
     async fn step_bodies(&self, workflow: &Workflow) -> Result<Vec<Value>, Error> {
         let mut bodies = Vec::new();
         for step in &workflow.steps {
-            bodies.extend(self.core.store.get_record(self.step_key(*step)).await?.map(|record| record.body));
+            bodies.extend(
+                self.core
+                    .store
+                    .get_record(kept::key::<StepRecord>(self.user(), &step.to_string()))
+                    .await?
+                    .map(|record| record.body),
+            );
         }
         Ok(bodies)
-    }
-
-    fn step_key(&self, step: Uuid) -> RecordKey {
-        RecordKey { kind: "step".into(), owner: self.user().to_owned(), id: step.to_string() }
     }
 
     /// Takes a package in, all of it or nothing.
@@ -377,14 +379,14 @@ impl Service {
     }
 
     fn step_edits(&self, workflow: &Workflow, packed: &Packed, arriving: &Arriving<'_>) -> Result<Vec<Edit>, Error> {
-        let put = |step: &Value| {
-            let id = step_id(step).ok_or_else(|| Error::Invalid("a step of the export has no `uuid`".into()))?;
+        let put = |(number, step): (usize, &Value)| {
             let text = arriving.remapped(&step.to_string());
-            let body = serde_json::from_str(&text).map_err(|e| Error::Unusable(e.to_string()))?;
-            let (key, label) = (self.step_key(arriving.id(id)), workflow.id.to_string());
-            Ok(Edit::Put { key, label, due_at: None, body, expect: Expect::Absent })
+            let place = || format!("steps[{number}] of the workflow `{}` of the export", workflow.name);
+            let unread = |error| Error::Invalid(format!("{} is no step: {error}", place()));
+            let step: StepRecord = serde_json::from_str(&text).map_err(unread)?;
+            kept::put(self.user(), &StepRecord { workflow: Some(workflow.id), ..step }, Expect::Absent)
         };
-        packed.steps.iter().map(put).collect()
+        packed.steps.iter().enumerate().map(put).collect()
     }
 
     fn arriving_trigger(

@@ -56,7 +56,7 @@ impl Service {
             for run in page.rows.into_iter().map(|row| row.summary.run).filter(|run| told.insert(*run)) {
                 match self.cancel(run).await {
                     // It has ended meanwhile.
-                    Ok(()) | Err(Error::Invalid(_)) => {}
+                    Ok(()) | Err(Error::Conflict(_)) => {}
                     Err(error) => return Err(error),
                 }
             }

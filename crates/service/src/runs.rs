@@ -12,6 +12,7 @@ use relais_store::{Batch, Filter, NewRun, Page, Row, Which};
 use serde_json::{Map, Value};
 
 use crate::trace::Trace;
+use crate::workspaces::{Unclaimed, copy_folder};
 use crate::{Checked, Error, Service};
 
 /// How a run is to be started.
@@ -65,8 +66,8 @@ pub struct Waits {
 pub(crate) const OWN_KEYS: &str = "relais:";
 /// Prefixes of run ids shorter than this are refused: they would soon fit several.
 const SHORTEST_PREFIX: usize = 4;
-/// A cancel meets at most so many entries of the run's owner on its way in.
-const CANCEL_TRIES: usize = 100;
+/// How often something is offered to a run that moves on at the same time.
+const SAY_TRIES: usize = 100;
 /// How often a parent looks at child runs that another process works on, or that have just woken it.
 const CHILD_PAUSE: Duration = Duration::from_millis(20);
 
@@ -104,10 +105,7 @@ impl Service {
         let plan = &checked.plan;
         let input = if start.input.is_null() { Value::Object(Map::new()) } else { start.input };
         check_input(plan, &input)?;
-        let (input, blob) = Stored::new(input, plan.limits.inline_bytes);
-        if let Some((_, bytes)) = blob {
-            self.core.store.put_blob(bytes).await?;
-        }
+        let input = self.stored_input(input, plan).await?;
         let trigger = start.trigger.as_ref().map(|fired| fired.id.clone());
         let opened = Opened {
             run: uuid::Uuid::now_v7(),
@@ -272,71 +270,47 @@ impl Service {
     }
 
     pub async fn cancel(&self, run: RunId) -> Result<(), Error> {
-        self.must_be_open(run, "cancelled").await?;
-        self.signal(run, Signal::Cancel).await
+        self.signal_open(run, "cancelled", Signal::Cancel).await
     }
 
-    /// Cancels a run unless somebody has done so already: a second cancel would cut off its exit steps. It is appended
-    /// behind exactly what was read, so that of two who try only one is heard.
+    /// Cancels a run unless somebody has done so already: a second cancel would cut off its exit steps. Of two who try
+    /// only one is heard.
     pub(crate) async fn cancel_once(&self, run: RunId) -> Result<(), Error> {
-        for _ in 0..CANCEL_TRIES {
-            let row = self.row(run).await?;
-            let entries = self.core.store.load(run, 0).await?;
-            let Ok(state) = Run::fold(&entries) else {
-                tracing::error!(%run, "a run that is to be cancelled cannot be read; it cannot go on either");
-                return Ok(());
-            };
-            if state.closed.is_some() || state.cancels > 0 {
-                return Ok(());
-            }
-            let events = vec![Event::Signalled { signal: Signal::Cancel, by: self.user().to_owned() }];
-            let entry = Entry { seq: row.seq + 1, at: self.core.clock.now(), version: FORMAT, events };
-            match self.core.store.append(Batch::said(row, entry)).await {
-                Ok(()) => return self.take_up(run).await,
-                Err(relais_store::Error::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
+        if Run::fold(&self.core.store.load(run, 0).await?).is_err() {
+            tracing::error!(%run, "a run that is to be cancelled cannot be read; it cannot go on either");
+            return Ok(());
         }
-        Err(Error::Busy(format!("run {run} moves on too fast to be cancelled; try again")))
+        let is_wanted = |state: &Run| state.closed.is_none() && state.cancels == 0;
+        self.say(run, |state| Ok(is_wanted(state).then(|| self.signalled(Signal::Cancel)))).await.map(drop)
     }
 
     pub async fn pause(&self, run: RunId) -> Result<(), Error> {
-        self.must_be_open(run, "paused").await?;
-        self.signal(run, Signal::Pause).await
+        self.signal_open(run, "paused", Signal::Pause).await
     }
 
-    async fn must_be_open(&self, run: RunId, what: &str) -> Result<(), Error> {
-        let status = self.row(run).await?.summary.status;
-        if status.is_final() {
-            let text = format!("run {run} has ended as {} and cannot be {what}", status.word());
-            return Err(Error::Invalid(text));
-        }
-        Ok(())
+    /// Gives a named signal to a run that waits for it, or will.
+    pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
+        self.signal_open(run, "signalled", Signal::Sent { name: name.to_owned(), value }).await
+    }
+
+    async fn signal_open(&self, run: RunId, what: &str, signal: Signal) -> Result<(), Error> {
+        let open = |state: &Run| match state.closed.as_ref().map(|closed| closed.status.word()) {
+            Some(status) => Err(Error::Conflict(format!("run {run} has ended as {status} and cannot be {what}"))),
+            None => Ok(Some(self.signalled(signal.clone()))),
+        };
+        self.say(run, open).await.map(drop)
+    }
+
+    fn signalled(&self, signal: Signal) -> Event {
+        Event::Signalled { signal, by: self.user().to_owned() }
     }
 
     /// Goes on after a pause, a failure, a cancel or a crash.
     pub async fn resume(&self, run: RunId, with: ResumeWith) -> Result<(), Error> {
         self.must_take_work()?;
-        let (_, _, state) = self.load(run).await?;
-        let status = state.closed.as_ref().map(|c| c.status);
-        if let Some(status) = status.filter(|s| s.is_success()) {
-            return Err(Error::Invalid(format!(
-                "run {run} has ended as {}; there is nothing to resume",
-                status.word()
-            )));
-        }
-        let uncertain = rewind::uncertain(&state);
-        if !uncertain.is_empty() && !with.redo && with.assume.is_none() {
-            let text =
-                "say --redo to make the calls again, or --assume RESULT to go on as if the first had answered that";
-            return Err(Error::Invalid(format!("{}; {text}", uncertain.join("; "))));
-        }
-        if status.is_none() && !state.paused {
-            // Orphaned or waiting: nothing to be said, somebody only has to take it up.
-            return self.adopt_tree(run).await;
-        }
-        let resume = Resume { budget: with.budget, redo: with.redo, assume: with.assume };
-        self.signal(run, Signal::Resume(resume)).await
+        let is_said = self.say(run, |state| Ok(resumed(state, &with)?.map(|resume| self.signalled(resume)))).await?;
+        // Orphaned or waiting: nothing to be said, somebody only has to take it up.
+        if is_said { Ok(()) } else { self.adopt_tree(run).await }
     }
 
     /// Takes up everything of a run's tree that nobody works on.
@@ -352,37 +326,21 @@ impl Service {
     /// Runs again from a step on; what came before is kept.
     pub async fn retry(&self, run: RunId, from: &str, redo: bool) -> Result<(), Error> {
         self.must_take_work()?;
-        let (program, _, state) = self.load(run).await?;
-        let back = self.going_back(&program, &state, from, redo)?;
-        self.signal(run, Signal::Rewound(back)).await
-    }
-
-    fn going_back(&self, program: &Program, state: &Run, from: &str, redo: bool) -> Result<Rewind, Error> {
-        if state.closed.is_none() {
-            return Err(Error::Conflict(format!("run {} is still going; cancel it first", state.id())));
-        }
-        let back = rewind::rewind(program, state, from).map_err(Error::Invalid)?;
-        let again: Vec<&str> = rewind::repeated_effects(state, &back).iter().map(|d| d.tool.as_str()).collect();
-        if !again.is_empty() && !redo {
-            let text = "these calls have been made and would be made again";
-            return Err(Error::Invalid(format!("{text}: {}; say --redo if that is meant", again.join(", "))));
-        }
-        Ok(back)
+        let (program, _, _) = self.load(run).await?;
+        let back = |state: &Run| Ok(Some(self.signalled(Signal::Rewound(going_back(&program, state, from, redo)?))));
+        self.say(run, back).await.map(drop)
     }
 
     /// A new run that shares what the other did before a step.
     pub async fn fork(&self, run: RunId, fork: Fork) -> Result<RunId, Error> {
         self.must_take_work()?;
         let (program, entries, state) = self.load(run).await?;
-        let mut back = self.going_back(&program, &state, &fork.from, fork.redo)?;
+        let mut back = going_back(&program, &state, &fork.from, fork.redo)?;
         let mut opened = state.opened.clone();
         opened.run = uuid::Uuid::now_v7();
         opened.parent = None;
         opened.target.traceparent = None;
         opened.mode.model = fork.model.or(opened.mode.model);
-        if let Some(changes) = fork.input {
-            opened.input = self.changed_input(&state, changes).await?;
-        }
         let mut entries = entries;
         if let Some(definition) = &fork.definition {
             let other = Program::new(definition.plan.as_ref().clone());
@@ -394,12 +352,20 @@ impl Service {
                 Run::fold(&entries).map_err(|e| Error::Invalid(format!("the new definition does not fit: {e}")))?;
             back = rewind::rewind(&other, &moved, &fork.from).map_err(Error::Invalid)?;
         }
+        let plan = fork.definition.as_ref().map_or(&program.plan, |definition| &definition.plan);
+        opened.input = self.changed_input(&state, fork.input.unwrap_or_default(), plan).await?;
         back.forked_from = Some(run);
         back.opened = Some(Box::new(opened.clone()));
         self.keep_fork(opened, entries, back).await
     }
 
-    async fn changed_input(&self, state: &Run, changes: Map<String, Value>) -> Result<Stored, Error> {
+    /// The input of a fork: that of the other run with some fields changed, as the plan of the fork takes it.
+    async fn changed_input(
+        &self,
+        state: &Run,
+        changes: Map<String, Value>,
+        plan: &relais_plan::Plan,
+    ) -> Result<Stored, Error> {
         let mut input = match &state.opened.input {
             Stored::Value(value) => value.clone(),
             Stored::Blob(blob) => {
@@ -407,10 +373,22 @@ impl Service {
                 serde_json::from_slice(&bytes).map_err(|e| Error::Unusable(e.to_string()))?
             }
         };
-        if let Value::Object(map) = &mut input {
-            map.extend(changes);
+        match &mut input {
+            Value::Object(fields) => fields.extend(changes),
+            _ if changes.is_empty() => {}
+            _ => return Err(Error::Invalid(format!("the input of run {} has no fields to change", state.id()))),
         }
-        Ok(Stored::Value(input))
+        check_input(plan, &input)?;
+        self.stored_input(input, plan).await
+    }
+
+    /// A large input is kept as a blob.
+    async fn stored_input(&self, input: Value, plan: &relais_plan::Plan) -> Result<Stored, Error> {
+        let (input, blob) = Stored::new(input, plan.limits.inline_bytes);
+        if let Some((_, bytes)) = blob {
+            self.core.store.put_blob(bytes).await?;
+        }
+        Ok(input)
     }
 
     /// The other run's entries under the new id, and the step back behind them.
@@ -421,9 +399,10 @@ impl Service {
             **first = Opened { run: opened.run, plan, input, ..(**first).clone() };
         }
         let run = opened.run;
-        if let (Some(from), None) = (back.forked_from, &opened.mode.workspace) {
-            self.copy_workspace(from, run)?;
-        }
+        let copied = match (back.forked_from, &opened.mode.workspace) {
+            (Some(from), None) => self.copy_workspace(from, run).await?,
+            _ => None,
+        };
         let rewound = Event::Signalled { signal: Signal::Rewound(back), by: self.user().to_owned() };
         let seq = entries.len() as u64 + 1;
         entries.push(Entry { seq, at: now, version: FORMAT, events: vec![rewound] });
@@ -437,17 +416,25 @@ impl Service {
         // All at once: half a journal of another run would go on by itself, from where it was cut.
         let more = entries.collect();
         self.core.store.create(NewRun { entry, more, summary: row, key: None, lease: None, blobs }).await?;
+        drop(copied);
         self.take_up(run).await?;
         Ok(run)
     }
 
     /// The files that the other run has made by now. Those it made after the step are there, too: a folder has no past.
-    fn copy_workspace(&self, from: RunId, to: RunId) -> Result<(), Error> {
+    async fn copy_workspace(&self, from: RunId, to: RunId) -> Result<Option<Unclaimed>, Error> {
         let workspaces = self.config().workspaces();
         let (from, to) = (workspaces.join(from.to_string()), workspaces.join(to.to_string()));
-        let failed =
-            |e: std::io::Error| Error::Unusable(format!("the files of {} cannot be copied: {e}", from.display()));
-        if from.is_dir() { copy_folder(&from, &to, 0).map_err(failed) } else { Ok(()) }
+        if !from.is_dir() {
+            return Ok(None);
+        }
+        let failed = format!("the files of {} cannot be copied", from.display());
+        let copy = move || {
+            let unclaimed = Unclaimed::mark(&to)?;
+            copy_folder(&from, &to, 0).map(|()| Some(unclaimed))
+        };
+        let copied = tokio::task::spawn_blocking(copy).await.map_err(std::io::Error::other);
+        copied.flatten().map_err(|e| Error::Unusable(format!("{failed}: {e}")))
     }
 
     /// What a run waits for that a person can give.
@@ -482,10 +469,13 @@ impl Service {
         let found: Vec<&Waits> = open.iter().filter(fits).collect();
         let waits = match found.as_slice() {
             [one] => one,
+            [] if open.is_empty() => {
+                return Err(Error::Conflict(format!("run {run} asks nothing, or nothing any more")));
+            }
             [] => {
                 let steps: Vec<&str> = open.iter().map(|w| w.step.as_str()).collect();
-                let there = if steps.is_empty() { "it asks nothing".to_owned() } else { steps.join(", ") };
-                return Err(Error::Invalid(format!("run {run} does not ask that; open questions: {there}")));
+                let text = format!("run {run} does not ask that; open questions: {}", steps.join(", "));
+                return Err(Error::Invalid(text));
             }
             several => {
                 let steps: Vec<String> = several.iter().map(|w| format!("{} ({})", w.step, w.command)).collect();
@@ -493,24 +483,32 @@ impl Service {
             }
         };
         check_answer(&waits.question, &value).map_err(Error::Invalid)?;
-        let event = Event::Received { id: waits.command, value, by: self.user().to_owned() };
-        self.append(run, event).await
+        let (id, by) = (waits.command, self.user());
+        // The question that was read, and no other: the next one may want another answer.
+        let still_asked = |state: &Run| match state.owed.contains_key(&id) && state.closed.is_none() {
+            true => Ok(Some(Event::Received { id, value: value.clone(), by: by.to_owned() })),
+            false => Err(no_longer_asked(run, &waits.step)),
+        };
+        self.say(run, still_asked).await.map(drop)
     }
 
-    /// Gives a named signal to a run that waits for it, or will.
-    pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
-        self.must_be_open(run, "signalled").await?;
-        self.signal(run, Signal::Sent { name: name.to_owned(), value }).await
-    }
-
-    async fn signal(&self, run: RunId, signal: Signal) -> Result<(), Error> {
-        self.append(run, Event::Signalled { signal, by: self.user().to_owned() }).await
-    }
-
-    /// Appended behind whatever is there; then somebody must be at work on it, and if nobody is, we are.
-    async fn append(&self, run: RunId, event: Event) -> Result<(), Error> {
-        self.worker().signal(run, vec![event]).await?;
-        self.take_up(run).await
+    /// Appends what fits how the run stands, behind exactly what was read: where it has moved on meanwhile, it is looked
+    /// at again. Then somebody must be at work on it, and if nobody is, we are. Says whether there was anything to say.
+    async fn say(&self, run: RunId, fits: impl Fn(&Run) -> Result<Option<Event>, Error>) -> Result<bool, Error> {
+        for _ in 0..SAY_TRIES {
+            // The row first: where the journal is longer already, the append is refused and tried again.
+            let row = self.row(run).await?;
+            let entries = self.core.store.load(run, 0).await?;
+            let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
+            let Some(event) = fits(&state)? else { return Ok(false) };
+            let entry = Entry { seq: row.seq + 1, at: self.core.clock.now(), version: FORMAT, events: vec![event] };
+            match self.core.store.append(Batch::said(row, entry)).await {
+                Ok(()) => return self.take_up(run).await.map(|()| true),
+                Err(relais_store::Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Busy(format!("run {run} moves on too fast to be told anything; try again")))
     }
 
     pub(crate) async fn take_up(&self, run: RunId) -> Result<(), Error> {
@@ -519,6 +517,40 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// What a resume says to a run; nothing where the run needs no word, only somebody at work on it.
+fn resumed(state: &Run, with: &ResumeWith) -> Result<Option<Signal>, Error> {
+    let (run, status) = (state.id(), state.closed.as_ref().map(|closed| closed.status));
+    if let Some(status) = status.filter(|status| status.is_success()) {
+        let text = format!("run {run} has ended as {}; there is nothing to resume", status.word());
+        return Err(Error::Conflict(text));
+    }
+    let uncertain = rewind::uncertain(state);
+    if !uncertain.is_empty() && !with.redo && with.assume.is_none() {
+        let text = "say --redo to make the calls again, or --assume RESULT to go on as if the first had answered that";
+        return Err(Error::Invalid(format!("{}; {text}", uncertain.join("; "))));
+    }
+    let resume = Resume { budget: with.budget, redo: with.redo, assume: with.assume.clone() };
+    Ok((status.is_some() || state.paused).then_some(Signal::Resume(resume)))
+}
+
+fn going_back(program: &Program, state: &Run, from: &str, redo: bool) -> Result<Rewind, Error> {
+    if state.closed.is_none() {
+        return Err(Error::Conflict(format!("run {} is still going; cancel it first", state.id())));
+    }
+    let back = rewind::rewind(program, state, from).map_err(Error::Invalid)?;
+    let again: Vec<&str> = rewind::repeated_effects(state, &back).iter().map(|d| d.tool.as_str()).collect();
+    if !again.is_empty() && !redo {
+        let text = "these calls have been made and would be made again";
+        return Err(Error::Invalid(format!("{text}: {}; say --redo if that is meant", again.join(", "))));
+    }
+    Ok(back)
+}
+
+fn no_longer_asked(run: RunId, step: &str) -> Error {
+    let text = "has been answered by somebody else, or is not asked any more";
+    Error::Conflict(format!("the question of the step `{step}` of run {run} {text}"))
 }
 
 /// The runs among which the one is that somebody means by a part of its id, or by nothing: the newest.
@@ -607,25 +639,4 @@ fn only_declared(schema: &relais_plan::Schema, input: &Value) -> Result<(), Erro
         None => format!("it takes: {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }),
     };
     Err(Error::Invalid(format!("the workflow has no input `{name}`; {help}")))
-}
-
-/// Deeper folders are no workspace of a run.
-const MAX_FOLDER_DEPTH: usize = 64;
-
-/// Files and folders; links are left out, so that nothing outside is reached.
-fn copy_folder(from: &std::path::Path, to: &std::path::Path, depth: usize) -> std::io::Result<()> {
-    if depth > MAX_FOLDER_DEPTH {
-        return Err(std::io::Error::other(format!("folders are nested deeper than {MAX_FOLDER_DEPTH}")));
-    }
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            copy_folder(&entry.path(), &target, depth + 1)?;
-        } else if kind.is_file() {
-            std::fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }

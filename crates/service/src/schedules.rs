@@ -290,7 +290,7 @@ impl Service {
             match self.cancel(row.summary.run).await {
                 Ok(()) => cancelled.push(row.summary.run),
                 // It has ended in between.
-                Err(Error::Invalid(_)) => {}
+                Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
         }

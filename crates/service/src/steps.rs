@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::definitions::MCP_PREFIX;
-use crate::kept::{self, At, Kept};
+use crate::kept::{self, At, Kept, Order};
 use crate::workflows::{must_be_short, must_be_unchanged};
 use crate::{Error, Service};
 
@@ -266,11 +266,8 @@ impl Service {
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<Step>, Option<String>), Error> {
-        let limit = limit.min(MAX_PAGE);
-        let mut found: Vec<At<StepRecord>> = self.page_kept(standalone.then_some(""), after, limit + 1).await?;
-        let has_more = found.len() > limit;
-        found.truncate(limit);
-        let next = found.last().filter(|_| has_more).map(|last| last.it.id());
+        let order = if standalone { Order::OfLabel("") } else { Order::ById };
+        let (found, next) = self.paged::<StepRecord>(order, after, limit.min(MAX_PAGE)).await?;
         let mut steps = Vec::with_capacity(found.len());
         for one in found {
             steps.push(self.shown_step(one).await?);

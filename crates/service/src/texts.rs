@@ -1,5 +1,6 @@
-//! Runs of a text that somebody sent and that is not kept as a workflow. Like any text of the network it reaches no
-//! file and no environment.
+//! Runs of a text that somebody sends along. Like the text of a file that is run here (`publishing.rs`) it is kept as a
+//! version of the workflow of its name, so that its runs are found together and a change of its tools is told. Like any
+//! text of the network it reaches no file and no environment.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::definitions::MAX_FILE_BYTES;
 use crate::library::{self, Library};
 use crate::{Definition, Error, Finding, ReadOptions, Service, Start};
 
-/// A definition to be run once.
+/// A definition that comes with the request to run it.
 #[derive(Debug, Clone, Default)]
 pub struct Text {
     /// What its author calls it: the name of the file, for example.
@@ -31,7 +32,7 @@ pub struct Begun {
 }
 
 impl Service {
-    /// Reads a text, makes sure that it can run now, and starts it.
+    /// Reads a text, makes sure that it can run now, keeps it as a version unless the newest says the same, and starts it.
     pub async fn start_text(&self, text: Text, start: Start) -> Result<Begun, Error> {
         self.must_take_work()?;
         let definition = self.read_text(text).await?;

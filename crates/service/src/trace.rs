@@ -267,6 +267,9 @@ impl<'a> Writer<'a> {
     }
 
     fn received(&mut self, id: CommandId, value: &Value, at: Millis) {
+        if !self.run.owed.contains_key(&id) {
+            return;
+        }
         let Some((index, call)) = self.call(id) else { return };
         (call.answered_at, call.status, call.output) = (Some(at), "success".into(), value.clone());
         self.steps[index].status = StepStatus::Running;

@@ -59,23 +59,6 @@ impl Service {
         Ok(total)
     }
 
-    /// Removes the workspaces of runs that are gone.
-    async fn remove_workspaces(&self) -> Result<(), Error> {
-        let folder = self.config().workspaces();
-        let Ok(found) = std::fs::read_dir(&folder) else { return Ok(()) };
-        for entry in found.flatten() {
-            let Some(run) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // Whose run it is does not matter here: another user's must not look as if it were gone.
-            match self.worker().row(run).await {
-                Err(relais_store::Error::NotFound(_)) => {
-                    std::fs::remove_dir_all(entry.path()).map_err(|e| Error::folder(&entry.path(), &e))?;
-                }
-                other => drop(other?),
-            }
-        }
-        Ok(())
-    }
-
     fn file(&self) -> Result<&SqliteStore, Error> {
         let file = self.core.file.as_deref();
         file.ok_or_else(|| Error::Unusable("this database is no file that could be copied or checked".into()))

@@ -4,12 +4,13 @@
 use relais_dialects::Format;
 use relais_engine::Millis;
 use relais_plan::TriggerOn;
-use relais_store::{Edit, Expect, Find};
+use relais_store::{Edit, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::kept::{self, At, Kept};
+use crate::kept::{self, At, Kept, Order};
+use crate::sent::REMEMBERED_MS;
 use crate::{Error, Service};
 
 /// A workflow as it is now.
@@ -221,20 +222,31 @@ impl Kept for Alias {
     }
 }
 
-/// A request that is answered once, however often it is sent.
+/// A request that is answered once, however often it is sent; remembered for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Once {
-    /// The id of what it makes: the same for the same user, route and key.
-    pub(crate) id: Uuid,
+    /// The same for the same user, route and key.
+    id: Uuid,
     /// What was asked for.
     body: String,
+    /// The id of what it makes; once it was that of the key.
+    #[serde(default)]
+    made: Option<Uuid>,
+    /// When it was asked for.
+    #[serde(default)]
+    at: Millis,
 }
 
 impl Once {
     pub fn new(service: &Service, route: &str, key: &str, body: &str) -> Once {
         let name = format!("{}\n{route}\n{key}", service.user());
         let id = |text: &str| Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
-        Once { id: id(&name), body: id(body).to_string() }
+        let (made, at) = (Some(Uuid::now_v7()), service.core.clock.now());
+        Once { id: id(&name), body: id(body).to_string(), made, at }
+    }
+
+    pub(crate) fn made(&self) -> Uuid {
+        self.made.unwrap_or(self.id)
     }
 }
 
@@ -244,6 +256,10 @@ impl Kept for Once {
 
     fn id(&self) -> String {
         self.id.to_string()
+    }
+
+    fn due_at(&self) -> Option<Millis> {
+        Some(self.at.saturating_add(REMEMBERED_MS))
     }
 }
 
@@ -312,7 +328,7 @@ impl Service {
             return Ok(made);
         }
         let (workflow, mut edits) = self.first_edits(new).await?;
-        edits.extend(once.as_ref().map(|once| kept::put(self.user(), once, Expect::Absent)).transpose()?);
+        edits.extend(self.once_edits(&once).await?);
         match (self.change(edits).await, self.made_before(&once).await?) {
             (Ok(_), _) => self.kept(&workflow.id.to_string()).await,
             // Another request with the same key came first.
@@ -325,15 +341,26 @@ impl Service {
     pub(crate) async fn made_before<T: Kept>(&self, once: &Option<Once>) -> Result<Option<At<T>>, Error> {
         let Some(once) = once else { return Ok(None) };
         let Some(known) = self.find_kept::<Once>(&once.id()).await? else { return Ok(None) };
-        if known.it != *once {
+        if known.it.body != once.body {
             let text = "this Idempotency-Key was used before with another body";
             return Err(Error::Conflict(format!("{text}; give each request a key of its own")));
         }
-        Ok(Some(self.kept(&once.id()).await?))
+        let made = known.it.made();
+        let gone =
+            || Error::Conflict(format!("the {} {made} was made with this Idempotency-Key and deleted since", T::WORD));
+        self.find_kept(&made.to_string()).await?.ok_or_else(gone).map(Some)
+    }
+
+    /// Remembers a request; those that were made long ago are forgotten.
+    pub(crate) async fn once_edits(&self, once: &Option<Once>) -> Result<Vec<Edit>, Error> {
+        let Some(once) = once else { return Ok(Vec::new()) };
+        let mut edits = vec![kept::put(self.user(), once, Expect::Absent)?];
+        edits.extend(self.forgotten(Once::KIND).await?);
+        Ok(edits)
     }
 
     async fn first_edits(&self, new: NewWorkflow) -> Result<(Workflow, Vec<Edit>), Error> {
-        let id = new.once.as_ref().map_or_else(Uuid::now_v7, |once| once.id);
+        let id = new.once.as_ref().map_or_else(Uuid::now_v7, Once::made);
         let mut workflow = Workflow {
             alias: new.alias,
             description: new.description.unwrap_or_default(),
@@ -401,8 +428,8 @@ impl Service {
         let (mut page, mut after) = (Vec::new(), list.after.clone());
         // Ends: each pass moves on past the last record that it read.
         while page.len() <= list.limit {
-            let more: Vec<At<Workflow>> = self.newest_kept(after, WALKED).await?;
-            after = (more.len() == WALKED).then(|| more[WALKED - 1].it.id.to_string());
+            let (more, next) = self.paged::<Workflow>(Order::NewestFirst, after, WALKED).await?;
+            after = next;
             page.extend(more.into_iter().filter(|one| wanted(&one.it)));
             if after.is_none() {
                 break;
@@ -412,12 +439,6 @@ impl Service {
         page.truncate(list.limit);
         let next = page.last().filter(|_| has_more).map(|last| last.it.id.to_string());
         Ok((page, next))
-    }
-
-    pub(crate) async fn newest_kept<T: Kept>(&self, after: Option<String>, limit: usize) -> Result<Vec<At<T>>, Error> {
-        let owner = Some(self.user().to_owned());
-        let find = Find { kind: T::KIND.to_owned(), owner, after, limit, newest_first: true, ..Find::default() };
-        self.core.store.records(find).await?.into_iter().map(kept::read).collect()
     }
 
     /// Changes a workflow; a definition that says something else is a new version. `revision`: what the caller has

@@ -44,14 +44,17 @@ pub async fn call(
     let Some(found) = all.into_iter().find(|one| one.tool.name == name) else {
         return Err(Trouble::NotFound(format!("There is no tool `{name}`; the workflow is not published any more.")));
     };
-    let mut arguments = arguments;
-    let wrapped = arguments.remove(INPUT).filter(|_| found.is_wrapped);
-    let input = wrapped.unwrap_or(Value::Object(arguments));
-    let start = Start { input, mode: Mode::default(), ..Start::default() };
+    let start = Start { input: input_of(arguments, found.is_wrapped), mode: Mode::default(), ..Start::default() };
     let id = found.workflow.id.to_string();
     let run = guest.service.start_workflow(&id, None, None, start).await.map_err(trouble)?;
     let row = attend(&guest.service, run, None, client).await?;
     runs::ended(guest, row, Format::Graph).await
+}
+
+/// What the run gets: the arguments, or the one that stands for them all.
+fn input_of(mut arguments: Map<String, Value>, is_wrapped: bool) -> Value {
+    let wrapped = if is_wrapped { arguments.remove(INPUT) } else { None };
+    wrapped.unwrap_or(Value::Object(arguments))
 }
 
 /// Oldest first, so that a name once given stays.
@@ -138,5 +141,15 @@ mod tests {
         assert!(is_wrapped && schema["properties"]["input"]["type"] == "string");
         let object = json!({ "type": "object", "properties": { "a": {} } });
         assert_eq!(arguments(Some(&object)), (object, false));
+    }
+
+    #[test]
+    fn only_an_input_that_was_put_under_a_name_is_taken_out_of_it() {
+        let given = json!({ "input": "a", "other": 1 });
+        let check = |is_wrapped: bool, expected: &Value| {
+            assert_eq!(&input_of(given.as_object().cloned().unwrap_or_default(), is_wrapped), expected);
+        };
+        check(true, &json!("a"));
+        check(false, &given);
     }
 }

@@ -123,6 +123,28 @@ async fn a_request_that_does_not_come_to_its_end_holds_up_the_stop_for_a_while_o
     assert!((END_TIME..END_TIME * 2).contains(&took), "{took:?}");
 }
 
+/// How long a request may take that nobody keeps from being served.
+const SOON: std::time::Duration = std::time::Duration::from_secs(5);
+
+// Whoever has no token and knows no address takes no turn at large bodies.
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_with_large_bodies_keep_nobody_out() {
+    let setup = Setup::guarded(Default::default()).await;
+    let mut slow = Vec::new();
+    for path in ["/hooks/none", "/api/v1/events", "/mcp", "/nothing"].repeat(4) {
+        let mut stream = TcpStream::connect(setup.server.address).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
+        let begun = format!("{head}content-length: 1000000\r\n\r\n{}", " ".repeat(100_000));
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    let token = setup.token("somebody", "run").await;
+    let body = json!({ "name": "x", "value": "x".repeat(200_000) });
+    let asked = setup.ask_as(&token, Method::POST, SIGNAL, Some(body));
+    let (status, _) = tokio::time::timeout(SOON, asked).await.expect("it waits for strangers");
+    assert_eq!(status, 404);
+}
+
 // The database is another process's for some seconds: requests that write are told to come back, those that read are
 // answered, runs wait, and all goes on afterwards.
 #[tokio::test(flavor = "multi_thread")]

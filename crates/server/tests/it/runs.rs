@@ -58,7 +58,7 @@ async fn a_run_is_read_answered_and_read_to_its_end() {
     }
     let (status, body) = setup.get(&format!("{path}/artifacts/none.md")).await;
     assert!(status == 404 && body["detail"].as_str().unwrap().contains("note.md"), "{body}");
-    assert_eq!(setup.post(&format!("{path}/cancel"), json!({})).await.0, 422);
+    assert_eq!(setup.post(&format!("{path}/cancel"), json!({})).await.0, 409);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -298,7 +298,7 @@ async fn an_instance_is_cancelled() {
     setup.ok(Method::POST, &path, json!({})).await;
     let ended = setup.ended(&started).await;
     assert_eq!((&ended["status"], &ended["error_message"]), (&json!("failed"), &json!("the run was cancelled")));
-    setup.refused(Method::POST, &path, json!({}), 422, &["cannot be cancelled"]).await;
+    setup.refused(Method::POST, &path, json!({}), 409, &["cannot be cancelled"]).await;
 }
 
 // keeps B-37

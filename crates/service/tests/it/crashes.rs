@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use relais_engine::{Millis, RunId, RunStatus};
-use relais_runtime::clock::Clock;
+use relais_engine::{RunId, RunStatus};
 use relais_runtime::settings::Settings;
 use relais_runtime::worker::LEASE_MS;
 use relais_service::{Config, Error, Filter, Fork, ResumeWith, Row, Service, Start};
 use relais_store::{Fault, MemoryStore, Store};
 use serde_json::json;
 use tempfile::TempDir;
+
+use crate::setup::VirtualClock;
 
 const FAILS: &str = "name: fails\nsteps:\n  - { id: read, tool: read_file, with: { path: wanted.txt } }\n";
 const ASKS: &str = "name: asks\nsteps:\n  - { id: sure, ask: { question: Sure?, approve: true } }\n";
@@ -106,14 +107,6 @@ fn write_wanted(service: &Service, run: RunId) {
     let folder = service.config().workspaces().join(run.to_string());
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("wanted.txt"), "here").unwrap();
-}
-
-struct VirtualClock(AtomicI64);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Millis {
-        self.0.load(Ordering::SeqCst)
-    }
 }
 
 /// Fails every call of the store from one on, as if the process had been killed there.

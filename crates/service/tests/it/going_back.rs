@@ -1,7 +1,7 @@
 //! Resume, retry and fork of whole runs.
 
 use relais_engine::RunStatus;
-use relais_service::{Fork, ResumeWith};
+use relais_service::{Error, Fork, ResumeWith};
 
 use crate::setup::{ONE_WORD, Setup};
 
@@ -59,4 +59,33 @@ async fn a_fork_shares_what_came_before_and_leaves_the_other_alone() {
     assert_eq!(setup.service.trace(other).await.unwrap().usage.model_calls, 1);
     let shared = setup.path().join("home/workspaces").join(other.to_string()).join("wanted.txt");
     assert!(shared.is_file(), "the files of the other run are there");
+}
+
+/// The changed input of a fork is checked as that of a start.
+async fn check_fork(input: serde_json::Value, refused: Option<&str>) {
+    let setup = Setup::with(&[("chain.yaml", CHAIN), ONE_WORD]);
+    let run = failed(&setup).await;
+    let fork = Fork { from: "file".into(), input: input.as_object().cloned(), ..Fork::default() };
+    match (setup.service.fork(run, fork).await, refused) {
+        (Ok(_), None) => {}
+        (Err(Error::Invalid(said)), Some(text)) => assert!(said.contains(text), "{said}"),
+        (other, _) => panic!("{input}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_changed_input_of_a_fork_must_fit() {
+    check_fork(serde_json::json!({ "name": "fork" }), None).await;
+    check_fork(serde_json::json!({ "name": 7 }), Some("the workflow input")).await;
+    check_fork(serde_json::json!({ "nam": "fork" }), Some("did you mean `name`?")).await;
+}
+
+#[tokio::test]
+async fn a_large_input_of_a_fork_is_no_part_of_its_journal() {
+    let setup = Setup::with(&[("chain.yaml", CHAIN), ONE_WORD]);
+    let run = failed(&setup).await;
+    let input = serde_json::json!({ "name": "x".repeat(100_000) }).as_object().cloned();
+    let other = setup.service.fork(run, Fork { from: "file".into(), input, ..Fork::default() }).await.unwrap();
+    let (_, _, state) = setup.service.load(other).await.unwrap();
+    assert!(matches!(state.opened.input, relais_engine::Stored::Blob(_)));
 }

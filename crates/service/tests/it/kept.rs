@@ -1,13 +1,15 @@
 //! Workflows that are kept: who is found by what, and what a version is made of.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use relais_runtime::clock::SystemClock;
-use relais_service::{Error, NewWorkflow, Service, Start, StepFields, Written};
+use relais_runtime::settings::Settings;
+use relais_service::{Config, Error, NewWorkflow, OnClash, Once, Service, Start, StepFields, Written};
 use relais_store::{Find, MemoryStore, Store};
 use serde_json::json;
 
-use crate::setup::{ONE_WORD, Setup};
+use crate::setup::{ONE_WORD, Setup, VirtualClock};
 
 fn new(name: &str, text: &str) -> NewWorkflow {
     let definition = Some(Written { text: text.to_owned(), ..Written::default() });
@@ -124,4 +126,41 @@ async fn a_file_that_is_run_is_a_workflow_with_versions() {
     service.delete_workflow(&saved, false, None).await.unwrap();
     service.delete_workflow(&id, false, None).await.unwrap();
     assert_eq!(target(3).await, id, "the versions before stay");
+}
+
+const EIGHT_DAYS_MS: i64 = 8 * 24 * 3_600_000;
+
+#[tokio::test]
+async fn a_key_of_something_that_was_deleted_is_a_conflict_until_it_is_forgotten() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(VirtualClock(AtomicI64::new(1_000_000))));
+    let (home, place) = (folder.path().join("home"), folder.path().to_owned());
+    let config = Config { home, folder: place, settings: Settings::default(), read: vec![], user: "somebody".into() };
+    let service = Service::open_on(config, Arc::new(MemoryStore::new()), clock.clone(), false).unwrap();
+    let make = async |key: &str| {
+        let once = Some(Once::new(&service, "workflows", key, "the same"));
+        service.create_workflow(NewWorkflow { once, ..new(key, CHILD) }).await.map(|made| made.it.id)
+    };
+    let (gone, stays) = (make("gone").await.unwrap(), make("stays").await.unwrap());
+    assert_eq!(make("stays").await, Ok(stays));
+    service.delete_workflow(&gone.to_string(), false, None).await.unwrap();
+    let refused = make("gone").await;
+    assert!(matches!(&refused, Err(Error::Conflict(text)) if text.contains("deleted since")), "{refused:?}");
+    clock.0.fetch_add(EIGHT_DAYS_MS, Ordering::SeqCst);
+    make("another").await.unwrap();
+    assert_ne!(make("gone").await.unwrap(), gone);
+    // Whoever sends a key so late means something new, also where the first is still there.
+    assert_ne!(make("stays").await.unwrap(), stays);
+}
+
+#[tokio::test]
+async fn a_package_with_a_step_that_is_none_is_refused_with_its_place() {
+    let setup = Setup::with(&[]);
+    let id = kept(&setup.service, "child", CHILD).await;
+    let package = setup.service.export_workflows(&[id], false).await.unwrap();
+    let mut package = serde_json::to_value(package).unwrap();
+    package["workflows"][0]["steps"] =
+        json!([{ "uuid": "0190a0b0-c0d0-7000-8000-00000000000a", "type": "custom_llm" }]);
+    let refused = setup.service.import_workflows(package, OnClash::Rename).await.unwrap_err();
+    let Error::Invalid(text) = &refused else { panic!("{refused:?}") };
+    assert!(text.contains("steps[0] of the workflow `child (2)`") && text.contains("missing field"), "{text}");
 }

@@ -1,9 +1,11 @@
 //! A service with a home of its own and workflow files beside it.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use relais_engine::{RunId, RunStatus};
+use relais_engine::{Millis, RunId, RunStatus};
 use relais_runtime::Rest;
+use relais_runtime::clock::Clock;
 use relais_runtime::settings::Settings;
 use relais_service::{Checked, Config, Service, Start};
 use tempfile::TempDir;
@@ -53,5 +55,14 @@ impl Setup {
             Rest::Ended(status) => status,
             Rest::Waiting(what) => panic!("run {run} waits for {what:?}"),
         }
+    }
+}
+
+/// Time goes on when a test says so.
+pub struct VirtualClock(pub AtomicI64);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Millis {
+        self.0.load(Ordering::SeqCst)
     }
 }

@@ -1,4 +1,4 @@
-//! Runs of a definition that comes with the request and is not kept as a workflow.
+//! Runs of a definition that comes with the request.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -67,9 +67,11 @@ struct Started {
     warnings: Vec<String>,
 }
 
-/// Start a run of a definition that is not kept; it is durable when this answers and goes on in the background.
+/// Start a run of a definition that comes with the request; it is durable when this answers and goes on in the background.
 ///
-/// Whoever may do this could also keep the definition as a workflow and start that, so both must be allowed.
+/// The definition is kept as `relais run FILE` keeps a file: as the workflow of its name among those that were run so,
+/// with a new version where it says something else than the newest. Its triggers are not set. So whoever does this must be
+/// allowed to change workflows and to run them.
 #[utoipa::path(post, path = "/runs", operation_id = "start_run", tag = "runs", request_body = StartText,
     params(IdempotencyKey,
         ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
