@@ -6,6 +6,7 @@
 mod keywords;
 mod pattern;
 mod sample;
+mod steps;
 
 use std::sync::{Arc, OnceLock};
 
@@ -30,6 +31,15 @@ const MAX_RECEIVED_CHARS: usize = 4_000;
 
 /// Deeper shorthand is a mistake; the bound keeps reading it cheap.
 const MAX_SHORTHAND_DEPTH: usize = 64;
+
+/// Said of a value that would keep us busy.
+const UNDECIDABLE: &str = "Checking this value against its schema takes too many steps: the value is nested too deeply \
+    below a `$ref` that leads back to itself or to the same schema in several ways; send a flatter value, or give each \
+    alternative of `anyOf` a field of its own that is required";
+
+/// Said of a value that does not fit, in too many ways to list.
+const INEXPLICABLE: &str = "The value does not fit its schema, and listing why takes too many steps: there are too many \
+    alternatives for so large or so deeply nested a value";
 
 /// Branches of `anyOf` and `oneOf` tried for a sample that fits.
 const SAMPLE_TRIES: usize = 8;
@@ -58,6 +68,7 @@ const JSON_SCHEMA_WORDS: [&str; 6] = ["$schema", "$ref", "properties", "anyOf", 
 pub struct Schema {
     json: Value,
     compiled: OnceLock<Arc<Result<Validator, String>>>,
+    outline: OnceLock<Arc<steps::Outline>>,
 }
 
 /// One thing that does not fit.
@@ -80,7 +91,7 @@ pub enum Fit {
 impl Schema {
     /// JSON Schema as it stands.
     pub fn new(json: Value) -> Schema {
-        Schema { json, compiled: OnceLock::new() }
+        Schema { json, compiled: OnceLock::new(), outline: OnceLock::new() }
     }
 
     /// Shorthand or JSON Schema, as written in a file. The error is (JSON pointer, message).
@@ -99,13 +110,26 @@ impl Schema {
             Ok(validator) => validator,
             Err(message) => {
                 let message = format!("The schema itself is not valid: {message}");
-                return Err(vec![Violation { path: String::new(), message }]);
+                return Err(vec![of_root(message)]);
             }
         };
+        if steps::decidable(self.outline(), &self.json, value).is_err() {
+            return Err(vec![of_root(UNDECIDABLE.to_owned())]);
+        }
         if validator.is_valid(value) {
             return Ok(());
         }
-        Err(validator.iter_errors(value).take(MAX_VIOLATIONS).map(|error| violation(&error)).collect())
+        Err(self.reasons(validator, value))
+    }
+
+    /// Why a value does not fit. The library holds all errors at once, those of every alternative included, so it is
+    /// asked for all of them only where they are few, and for the first where it needs no others to find it.
+    fn reasons(&self, validator: &Validator, value: &Value) -> Vec<Violation> {
+        if steps::explicable(self.outline(), &self.json, value).is_ok() {
+            return validator.iter_errors(value).take(MAX_VIOLATIONS).map(|error| violation(&error)).collect();
+        }
+        let first = if self.outline().is_plain() { validator.validate(value).err() } else { None };
+        vec![first.map_or_else(|| of_root(INEXPLICABLE.to_owned()), |error| violation(&error))]
     }
 
     /// Does every value that fits `source` fit `self`?
@@ -158,6 +182,10 @@ impl Schema {
             return first;
         }
         candidates.find(|value| self.check(value).is_ok()).unwrap_or(first)
+    }
+
+    fn outline(&self) -> &steps::Outline {
+        self.outline.get_or_init(|| Arc::new(steps::Outline::of(&self.json)))
     }
 
     fn validator(&self) -> Result<&Validator, &String> {
@@ -293,6 +321,10 @@ fn object(fields: &Map<String, Value>, pointer: &str, depth: usize) -> Result<Va
 /// The pointer if it leads somewhere in what was written; inside expanded shorthand it does not.
 fn within(value: &Value, pointer: String) -> String {
     if value.pointer(&pointer).is_some() { pointer } else { String::new() }
+}
+
+fn of_root(message: String) -> Violation {
+    Violation { path: String::new(), message }
 }
 
 fn violation(error: &ValidationError<'_>) -> Violation {
@@ -609,6 +641,96 @@ Received data:
         let schema = Schema::new(json!({"type": "string", "pattern": "^(?:a|a)*(?=b)b$"}));
         assert!(schema.check(&json!("b")).is_ok() && schema.check(&json!("aab")).is_ok());
         assert!(schema.check(&json!("a".repeat(60))).is_err());
+    }
+
+    /// `levels` objects inside one another, each in the field `a`.
+    fn nested(levels: usize) -> Value {
+        (0..levels).fold(json!(1), |inner, _| json!({"a": inner}))
+    }
+
+    /// Alternatives that all lead back to themselves through the field `a`; only the first can fit.
+    fn ambiguous(alternatives: usize, ends: bool) -> Value {
+        let alternative = |number: usize| {
+            let required = if number == 0 { json!(["a"]) } else { json!(["a", format!("b{number}")]) };
+            json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "required": required})
+        };
+        let mut list: Vec<Value> = (0..alternatives).map(alternative).collect();
+        list.extend(ends.then(|| json!({"type": "integer"})));
+        json!({"type": "object", "$defs": {"n": {"anyOf": list}}, "properties": {"r": {"$ref": "#/$defs/n"}}})
+    }
+
+    /// Schemas of which each names the next one twice, so that the last is reached in 2^`levels` ways.
+    fn doubled(levels: usize, twice: impl Fn(Value) -> Value) -> Value {
+        let next = |level: usize| json!({"$ref": format!("#/$defs/d{}", level + 1)});
+        let mut defs: Map<String, Value> = (0..levels).map(|level| (format!("d{level}"), twice(next(level)))).collect();
+        defs.insert(format!("d{levels}"), json!({"type": "string"}));
+        json!({"$ref": "#/$defs/d0", "$defs": defs})
+    }
+
+    #[test]
+    fn a_schema_that_would_keep_us_busy_is_given_up() {
+        let check = |schema: Value, value: Value, expected: Result<(), &str>| {
+            let found = Schema::new(schema.clone()).check(&value);
+            let size = found.as_ref().err().map_or(0, |violations| violations.iter().map(|v| v.message.len()).sum());
+            assert!(size <= 2 * MAX_VIOLATIONS * MAX_MESSAGE_CHARS, "{schema}: {size} characters");
+            let said = found.map_err(|violations| violations[0].message.clone());
+            match (&said, expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(message), Err(part)) if message.contains(part) => {}
+                _ => panic!("{schema}: {said:?} instead of {expected:?}"),
+            }
+        };
+        for alternatives in [2, 8] {
+            for (levels, said) in
+                [(3, "not valid under any"), (20, "listing why"), (60, "listing why"), (200, "too many steps")]
+            {
+                check(ambiguous(alternatives, false), json!({"r": nested(levels)}), Err(said));
+            }
+            check(ambiguous(alternatives, false), json!({"r": nested(10)}), Err(""));
+            check(ambiguous(alternatives, true), json!({"r": nested(60)}), Ok(()));
+        }
+        let same = |next: Value| json!({"anyOf": [next, next]});
+        check(doubled(4, same), json!("x"), Ok(()));
+        check(doubled(40, same), json!(1), Err("too many steps"));
+        let below = |next: Value| json!({"anyOf": [{"properties": {"a": next}}, {"properties": {"a": next}}]});
+        check(doubled(40, below), nested(40), Err("too many steps"));
+        let mut named = doubled(40, same);
+        named["propertyNames"] = json!({"$ref": "#/$defs/d0"});
+        check(named, json!({"a": 1}), Err("too many steps"));
+        let mut beside = doubled(40, |next| json!({"anyOf": [{"$ref": next["$ref"], "type": "null"}, next]}));
+        beside["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+        check(beside, json!(1), Err("too many steps"));
+        let looked = (0..40).fold(json!({}), |inner, _| json!({"anyOf": [inner], "unevaluatedProperties": false}));
+        check(looked, json!({"a": 1}), Err("too many steps"));
+        let names: Vec<String> = (0..1000).map(|number| format!("n{number}")).collect();
+        check(json!({"items": {"required": names}}), json!(vec![json!({}); 10_000]), Err("required but missing"));
+        let either = json!({"items": {"anyOf": [{"required": names}]}});
+        check(either, json!(vec![json!({}); 10_000]), Err("listing why"));
+    }
+
+    #[test]
+    fn an_ordinary_schema_that_refers_to_itself_is_checked_at_any_depth() {
+        let check = |schema: Value, leaf: Value, wrap: fn(Value) -> Value| {
+            let value = (0..50).fold(leaf, |inner, _| wrap(inner));
+            assert_eq!(Schema::new(schema.clone()).check(&value), Ok(()), "{schema}");
+        };
+        let tree = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"},
+            "left": {"$ref": "#"}, "right": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}});
+        check(tree.clone(), json!({"n": 1}), |inner| json!({"n": 1, "left": {"n": 2}, "right": inner}));
+        check(tree, json!({"n": 1}), |inner| json!({"n": 1, "left": inner, "right": null}));
+        let comment = json!({"$ref": "#/$defs/c", "$defs": {"c": {"type": "object", "required": ["text"], "properties":
+            {"text": {"type": "string"}, "replies": {"type": "array", "items": {"$ref": "#/$defs/c"}}}}}});
+        check(comment, json!({"text": "a"}), |inner| json!({"text": "b", "replies": [{"text": "c"}, inner]}));
+        let binary = |kind: &str| {
+            json!({"type": "object", "required": ["kind", "l", "r"],
+                "properties": {"kind": {"const": kind}, "l": {"$ref": "#/$defs/e"}, "r": {"$ref": "#/$defs/e"}}})
+        };
+        let any = [json!({"type": "number"}), binary("add"), binary("sub"), binary("mul"), binary("div")];
+        let expression = json!({"$ref": "#/$defs/e", "$defs": {"e": {"oneOf": any}}});
+        check(expression, json!(1), |inner| json!({"kind": "mul", "l": 2, "r": inner}));
+        assert_ne!(Schema::new(ambiguous(8, true)).covers(&Schema::new(ambiguous(2, false))), Fit::No(String::new()));
+        let named = json!({"$anchor": "n", "properties": {"a": {"$ref": "#n"}}, "type": ["object", "integer"]});
+        check(named, json!(1), |inner| json!({"a": inner}));
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn named(fields: &Map<String, Value>, at: &str, depth: usize) -> Result<(), (Str
     fields.iter().try_for_each(|(name, field)| walk(field, &below(at, name), depth + 1))
 }
 
-fn below(pointer: &str, segment: &str) -> String {
+pub(super) fn below(pointer: &str, segment: &str) -> String {
     format!("{pointer}/{}", segment.replace('~', "~0").replace('/', "~1"))
 }
 
