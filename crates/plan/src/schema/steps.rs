@@ -42,8 +42,6 @@ pub(super) struct Outline {
     repeats: bool,
     /// Is there a list of alternatives, whose errors the library keeps all?
     has_alternatives: bool,
-    /// Does it ask for a version in which some of the cheap words mean nothing?
-    is_old: bool,
     /// Where names other than JSON pointers lead, as JSON pointers.
     names: HashMap<String, String>,
     /// References whose target leads back to itself. Only these does the library remember.
@@ -71,7 +69,6 @@ impl Outline {
             self.repeats |= REPEATING.contains(&word.as_str());
             self.has_alternatives |= matches!(word.as_str(), "anyOf" | "oneOf");
             match (word.as_str(), inner) {
-                ("$schema", Value::String(version)) => self.is_old |= version.contains("draft-04"),
                 ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
                     self.names.insert(format!("#{name}"), pointer.to_owned());
                 }
@@ -141,12 +138,12 @@ pub(super) fn decidable(outline: &Outline, root: &Value, value: &Value) -> Resul
         return Ok(());
     }
     let steps = MAX_STEPS.saturating_add(size(value).saturating_mul(STEPS_PER_MEMBER));
-    Walk::new(outline, root, steps, true).visit(root, value).map(drop)
+    Walk::new(outline, root, steps, true).visit(root, value)
 }
 
-/// Can the library list within bounds why the value does not fit? It then passes over nothing and remembers nothing.
+/// Can the library list within bounds why the value does not fit? It then remembers nothing.
 pub(super) fn explicable(outline: &Outline, root: &Value, value: &Value) -> Result<(), TooMany> {
-    Walk::new(outline, root, MAX_ERROR_STEPS, false).visit(root, value).map(drop)
+    Walk::new(outline, root, MAX_ERROR_STEPS, false).visit(root, value)
 }
 
 fn size(value: &Value) -> usize {
@@ -165,204 +162,126 @@ fn size(value: &Value) -> usize {
 /// A schema and a value, by where they are.
 type Pair = (*const Value, *const Value);
 
+type Bounded = Result<(), TooMany>;
+
+/// It takes every alternative and every field, whatever the others say: in which order the library asks, and what it
+/// then need not ask, is its own affair.
 struct Walk<'s> {
     outline: &'s Outline,
     root: &'s Value,
     left: usize,
     nested: usize,
-    /// Does it stop at the first thing that does not fit, and remember what it found, as the library does to decide?
-    decides: bool,
-    found: HashMap<Pair, bool>,
+    /// Does it remember where it has been, as the library does to decide but not to explain?
+    remembers: bool,
+    done: HashSet<Pair>,
     within: HashSet<Pair>,
-    /// Stands for the name of a field, which is no value of its own.
-    name: Value,
 }
 
-/// May the value fit, as far as the cheap words say? They are those that the library asks first.
-type May = Result<bool, TooMany>;
-
 impl<'s> Walk<'s> {
-    fn new(outline: &'s Outline, root: &'s Value, left: usize, decides: bool) -> Walk<'s> {
-        let (found, within, name) = (HashMap::new(), HashSet::new(), Value::from(""));
-        Walk { outline, root, left, nested: 0, decides, found, within, name }
+    fn new(outline: &'s Outline, root: &'s Value, left: usize, remembers: bool) -> Walk<'s> {
+        Walk { outline, root, left, nested: 0, remembers, done: HashSet::new(), within: HashSet::new() }
     }
 
-    fn visit(&mut self, schema: &'s Value, value: &Value) -> May {
+    fn visit(&mut self, schema: &'s Value, value: &Value) -> Bounded {
         self.spend(1)?;
-        let Value::Object(words) = schema else { return Ok(schema != &Value::Bool(false)) };
+        let Value::Object(words) = schema else { return Ok(()) };
         if self.nested == MAX_NESTED {
             return Err(TooMany);
         }
         self.nested += 1;
-        let may = self.words(words, value);
+        self.words(words, value)?;
         self.nested -= 1;
-        may
+        Ok(())
     }
 
-    fn spend(&mut self, steps: usize) -> Result<(), TooMany> {
+    fn spend(&mut self, steps: usize) -> Bounded {
         self.left = self.left.checked_sub(steps).ok_or(TooMany)?;
         Ok(())
     }
 
-    fn words(&mut self, words: &'s Map<String, Value>, value: &Value) -> May {
-        self.spend(words.get("required").and_then(Value::as_array).map_or(0, Vec::len))?;
-        // Older versions pass over the words beside `$ref`, so that none of them may keep us from following it.
-        let mut may = self.referred(words, value)? & (self.outline.is_old || cheap(words, value));
+    fn words(&mut self, words: &'s Map<String, Value>, value: &Value) -> Bounded {
+        // Each missing field is an error of its own.
+        self.spend(schemas(words, "required").len())?;
+        self.referred(words, value)?;
+        match value {
+            Value::Object(fields) => self.fields(words, fields)?,
+            Value::Array(items) => self.items(words, items)?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        self.in_place(words, value)?;
         // To know what nothing has looked at yet, the library goes through the same schemas again.
-        let again =
-            ["unevaluatedProperties", "unevaluatedItems"].iter().filter(|word| words.contains_key(**word)).count();
-        let parts: [fn(&mut Self, &'s Map<String, Value>, &Value) -> May; 3] =
-            [Self::fields, Self::items, Self::in_place];
-        for part in parts.into_iter().chain(std::iter::repeat_n(parts[2], again)) {
-            if self.decides && !may {
-                return Ok(false);
-            }
-            may &= part(self, words, value)?;
+        for _ in ["unevaluatedProperties", "unevaluatedItems"].iter().filter(|word| words.contains_key(**word)) {
+            self.referred(words, value)?;
+            self.in_place(words, value)?;
         }
-        Ok(may)
-    }
-
-    fn fields(&mut self, words: &'s Map<String, Value>, value: &Value) -> May {
-        let Value::Object(fields) = value else { return Ok(true) };
-        let named = words.get("properties").and_then(Value::as_object);
-        for (name, schema) in named.into_iter().flatten() {
-            let Some(field) = fields.get(name) else { continue };
-            if !self.visit(schema, field)? && self.decides {
-                return Ok(false);
-            }
-        }
-        let patterns = words.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::values);
-        let others = ["additionalProperties", "unevaluatedProperties"].into_iter().filter_map(|word| words.get(word));
-        for schema in patterns.chain(others) {
-            for field in fields.iter().filter(|(name, _)| !named.is_some_and(|named| named.contains_key(*name))) {
-                self.visit(schema, field.1)?;
-            }
-        }
-        self.names(words.get("propertyNames"), fields.len())?;
-        Ok(true)
-    }
-
-    fn names(&mut self, schema: Option<&'s Value>, count: usize) -> Result<(), TooMany> {
-        let Some(schema) = schema else { return Ok(()) };
-        let name = self.name.clone();
-        let decides = std::mem::take(&mut self.decides);
-        for _ in 0..count {
-            self.visit(schema, &name)?;
-        }
-        self.decides = decides;
         Ok(())
     }
 
-    fn items(&mut self, words: &'s Map<String, Value>, value: &Value) -> May {
-        let Value::Array(items) = value else { return Ok(true) };
+    fn fields(&mut self, words: &'s Map<String, Value>, fields: &Map<String, Value>) -> Bounded {
+        let known = words.get("properties").and_then(Value::as_object);
+        for (name, schema) in known.into_iter().flatten() {
+            fields.get(name).map_or(Ok(()), |field| self.visit(schema, field))?;
+        }
+        for schema in words.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::values) {
+            fields.values().try_for_each(|field| self.visit(schema, field))?;
+        }
+        for schema in ["additionalProperties", "unevaluatedProperties"].iter().filter_map(|word| words.get(*word)) {
+            let mut others = fields.iter().filter(|(name, _)| !known.is_some_and(|known| known.contains_key(*name)));
+            others.try_for_each(|(_, field)| self.visit(schema, field))?;
+        }
+        // A name is no value of its own; any text stands for it.
+        let name = Value::from("");
+        let mut names = words.get("propertyNames").into_iter().flat_map(|schema| fields.keys().map(move |_| schema));
+        names.try_for_each(|schema| self.visit(schema, &name))
+    }
+
+    fn items(&mut self, words: &'s Map<String, Value>, items: &[Value]) -> Bounded {
         for word in ["items", "additionalItems", "contains", "unevaluatedItems"] {
             let Some(schema) = words.get(word).filter(|schema| !schema.is_array()) else { continue };
-            for item in items {
-                if !self.visit(schema, item)? && self.decides && word == "items" {
-                    break;
-                }
-            }
+            items.iter().try_for_each(|item| self.visit(schema, item))?;
         }
         for word in ["prefixItems", "items"] {
-            let schemas = words.get(word).and_then(Value::as_array);
-            for (schema, item) in schemas.into_iter().flatten().zip(items) {
-                self.visit(schema, item)?;
-            }
+            schemas(words, word).iter().zip(items).try_for_each(|(schema, item)| self.visit(schema, item))?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The words that look at the same value again.
-    fn in_place(&mut self, words: &'s Map<String, Value>, value: &Value) -> May {
-        for schema in words.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-            if !self.visit(schema, value)? && self.decides {
-                return Ok(false);
-            }
+    fn in_place(&mut self, words: &'s Map<String, Value>, value: &Value) -> Bounded {
+        for word in ["allOf", "anyOf", "oneOf"] {
+            schemas(words, word).iter().try_for_each(|schema| self.visit(schema, value))?;
         }
         for word in ["dependentSchemas", "dependencies"] {
             let depending = words.get(word).and_then(Value::as_object).into_iter().flatten();
-            for (_, schema) in depending.filter(|(name, _)| value.get(name).is_some()) {
-                self.visit(schema, value)?;
-            }
+            let mut concerned = depending.filter(|(name, _)| value.get(name).is_some());
+            concerned.try_for_each(|(_, schema)| self.visit(schema, value))?;
         }
-        for word in ["not", "if", "then", "else"] {
-            words.get(word).map(|schema| self.visit(schema, value)).transpose()?;
-        }
-        self.alternatives(words, value)
+        let mut others = ["not", "if", "then", "else"].iter().filter_map(|word| words.get(*word));
+        others.try_for_each(|schema| self.visit(schema, value))
     }
 
-    fn alternatives(&mut self, words: &'s Map<String, Value>, value: &Value) -> May {
-        for word in ["anyOf", "oneOf"] {
-            let Some(schemas) = words.get(word).and_then(Value::as_array) else { continue };
-            let mut may = false;
-            for schema in schemas {
-                may |= self.visit(schema, value)?;
-            }
-            if !may {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn referred(&mut self, words: &'s Map<String, Value>, value: &Value) -> May {
+    fn referred(&mut self, words: &'s Map<String, Value>, value: &Value) -> Bounded {
         for word in REFERRING {
             let Some(reference) = words.get(word).and_then(Value::as_str) else { continue };
             let Some(target) = self.outline.target(self.root, reference) else { continue };
-            if !self.follow(reference, target, value)? {
-                return Ok(false);
-            }
+            let remembers = self.remembers && self.outline.cyclic.contains(reference);
+            self.follow(target, value, remembers && (value.is_object() || value.is_array()))?;
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// A schema that is asked about a value while it looks at that value says yes, as in the library.
-    fn follow(&mut self, reference: &str, target: &'s Value, value: &Value) -> May {
+    /// A schema that is asked about a value while it looks at that value is not asked again, as in the library.
+    fn follow(&mut self, target: &'s Value, value: &Value, remembers: bool) -> Bounded {
         let pair = (std::ptr::from_ref(target), std::ptr::from_ref(value));
-        let remembers =
-            self.decides && self.outline.cyclic.contains(reference) && (value.is_object() || value.is_array());
-        if let Some(may) = self.found.get(&pair).filter(|_| remembers) {
-            return Ok(*may);
+        if remembers && !self.done.insert(pair) || !self.within.insert(pair) {
+            return Ok(());
         }
-        if !self.within.insert(pair) {
-            return Ok(true);
-        }
-        let may = self.visit(target, value)?;
+        self.visit(target, value)?;
         self.within.remove(&pair);
-        if remembers {
-            self.found.insert(pair, may);
-        }
-        Ok(may)
+        Ok(())
     }
 }
 
-fn cheap(words: &Map<String, Value>, value: &Value) -> bool {
-    let typed = words.get("type").is_none_or(|types| match types {
-        Value::String(name) => is_of(name, value),
-        Value::Array(names) => names.iter().filter_map(Value::as_str).any(|name| is_of(name, value)),
-        _ => true,
-    });
-    let required = words.get("required").and_then(Value::as_array).zip(value.as_object());
-    let complete = required
-        .is_none_or(|(names, fields)| names.iter().filter_map(Value::as_str).all(|name| fields.contains_key(name)));
-    typed && complete && is_scalar_of(words, value)
-}
-
-/// `const` and `enum` of texts, which tell alternatives apart. Numbers are equal in more ways than one.
-fn is_scalar_of(words: &Map<String, Value>, value: &Value) -> bool {
-    let Value::String(_) = value else { return true };
-    words.get("const").is_none_or(|constant| constant == value)
-        && words.get("enum").and_then(Value::as_array).is_none_or(|values| values.contains(value))
-}
-
-fn is_of(name: &str, value: &Value) -> bool {
-    match name {
-        "string" => value.is_string(),
-        "integer" | "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "null" => value.is_null(),
-        _ => true,
-    }
+fn schemas<'s>(words: &'s Map<String, Value>, word: &str) -> &'s [Value] {
+    words.get(word).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
