@@ -205,6 +205,7 @@ impl Schema {
     }
 
     fn canonical(&self) -> Option<CanonicalSchema> {
+        steps::comparable(self.outline(), &self.json).ok()?;
         jsonschema::canonical::options().offline().canonicalize(&self.json).ok()
     }
 
@@ -584,6 +585,30 @@ Received data:
         }
         let target = Schema::new(json!({"enum": ["a", "b"]}));
         assert_eq!(target.covers(&Schema::new(json!({"enum": ["a", "c"]}))), Fit::No("\"c\"".to_owned()));
+    }
+
+    #[test]
+    fn schemas_that_would_keep_us_busy_are_compared_by_samples() {
+        let check = |target: Value, source: Value, expected: Fit| {
+            assert_eq!(Schema::new(target).covers(&Schema::new(source)), expected);
+        };
+        let below = |next: Value| json!({"anyOf": [{"properties": {"a": next}}, {"properties": {"a": next}, "required": ["b"]}]});
+        check(doubled(6, below), doubled(5, below), Fit::Yes);
+        check(doubled(40, below), doubled(39, below), Fit::Unknown);
+        check(doubled(400, below), doubled(399, below), Fit::Unknown);
+        let deep = |levels: usize, leaf: &str, around: fn(Value) -> Value| {
+            (0..levels).fold(json!({"type": leaf}), |inner, _| around(inner))
+        };
+        for (around, most) in [
+            (|inner| json!({"items": inner}) as Value, 45),
+            (|inner| json!({"type": "object", "properties": {"a": inner}, "required": ["a"]}), 22),
+            (|inner| json!({"anyOf": [{"properties": {"a": inner}}, {"type": "null"}]}), 11),
+        ] as [(fn(Value) -> Value, usize); 3]
+        {
+            check(deep(most, "number", around), deep(most, "integer", around), Fit::Yes);
+            check(deep(120, "number", around), deep(120, "integer", around), Fit::Unknown);
+        }
+        check(ambiguous(2, true), ambiguous(8, false), Fit::Yes);
     }
 
     #[test]

@@ -19,11 +19,17 @@ const MAX_ERROR_STEPS: usize = 50_000;
 
 /// Visits to find the references that lead back to themselves. In a schema for which these are too few the rest count
 /// as if they did not, so that fewer values can be decided.
-const MAX_OUTLINE_STEPS: usize = 1_000_000;
+const MAX_OUTLINE_STEPS: usize = 200_000;
 
 /// Schemas inside one another along one way through the value. The library calls itself for each of them, and a text of
 /// JSON is at most 128 levels deep.
 const MAX_NESTED: usize = 512;
+
+/// Parts of a schema with its references written out. Larger ones are compared by samples alone.
+const MAX_UNFOLDED: usize = 20_000;
+
+/// How deep they may be inside one another; the library needs much of the stack for each level.
+const MAX_UNFOLDED_DEPTH: usize = 48;
 
 /// Words by which a schema is visited more than once.
 const REPEATING: [&str; 5] = ["$ref", "$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"];
@@ -144,6 +150,40 @@ pub(super) fn decidable(outline: &Outline, root: &Value, value: &Value) -> Resul
 /// Can the library list within bounds why the value does not fit? It then remembers nothing.
 pub(super) fn explicable(outline: &Outline, root: &Value, value: &Value) -> Result<(), TooMany> {
     Walk::new(outline, root, MAX_ERROR_STEPS, false).visit(root, value)
+}
+
+/// Can the library compare the schema with others? It writes out every reference to do so, and calls itself for each level.
+pub(super) fn comparable(outline: &Outline, root: &Value) -> Result<(), TooMany> {
+    let mut unfolding = Unfolding { outline, root, left: MAX_UNFOLDED, done: HashSet::new() };
+    unfolding.visit(root, 0)
+}
+
+struct Unfolding<'s> {
+    outline: &'s Outline,
+    root: &'s Value,
+    left: usize,
+    /// What leads back to itself is written out once.
+    done: HashSet<*const Value>,
+}
+
+impl<'s> Unfolding<'s> {
+    fn visit(&mut self, part: &Value, depth: usize) -> Bounded {
+        self.left = self.left.checked_sub(1).filter(|_| depth < MAX_UNFOLDED_DEPTH).ok_or(TooMany)?;
+        for (word, inner) in members(part) {
+            let next = match inner {
+                Value::String(to) if REFERRING.contains(&word.as_str()) => self.referred(to),
+                inner => Some(inner),
+            };
+            next.map_or(Ok(()), |next| self.visit(next, depth + 1))?;
+        }
+        Ok(())
+    }
+
+    fn referred(&mut self, reference: &str) -> Option<&'s Value> {
+        let target = self.outline.target(self.root, reference)?;
+        let is_new = !self.outline.cyclic.contains(reference) || self.done.insert(std::ptr::from_ref(target));
+        is_new.then_some(target)
+    }
 }
 
 fn size(value: &Value) -> usize {
