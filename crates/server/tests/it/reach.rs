@@ -109,7 +109,8 @@ async fn a_model_of_the_network_is_no_way_to_the_files_of_the_server() {
         assert_eq!(status, 201, "{begun}");
         let run = begun["id"].as_str().unwrap();
         setup.service.settle(run.parse().unwrap()).await.unwrap();
-        let told = setup.get(&format!("/api/v1/runs/{run}")).await.1.to_string();
+        let shown = setup.get(&format!("/api/v1/runs/{run}")).await.1;
+        let told = format!("{shown} {}", setup.get(&format!("/api/v1/runs/{run}/output")).await.1);
         assert!(told.contains(wanted) && !told.contains("private"), "{model}: {told}");
     }
 }
