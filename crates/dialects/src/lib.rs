@@ -64,6 +64,11 @@ pub trait Loader {
         None
     }
 
+    /// The texts come over the network: the MCP servers that they name are called under guard.
+    fn is_network(&self) -> bool {
+        false
+    }
+
     /// What is known of a source that is not to be told by its name and shape.
     fn about(&self, _source: &Source) -> About {
         About::default()
@@ -223,6 +228,8 @@ impl<'l> Reading<'l> {
         let title = loader.about(source).title.unwrap_or_else(|| reader::stem(&source.name));
         let mut reader = Reader::new(self, title, &source.name, options.branch.clone());
         let mut workflow = by_format(format, root, &mut reader);
+        // Before a plan has a hash, so that a parent pins the child that is guarded.
+        workflow.servers.values_mut().for_each(|server| server.guarded = loader.is_network());
         let (mut problems, unfinished) = (reader.problems, reader.unfinished);
         problems.extend(unfinished);
         normal::workflow(&mut workflow);
@@ -428,5 +435,42 @@ mod tests {
         let loaded = read(&library.load("a", "").unwrap(), &library, &Options::default());
         let text = serde_json::to_string(&loaded.plan.unwrap()).unwrap();
         assert!(text.contains(&loaded.children[0].hash()));
+    }
+
+    /// A workflow that calls another, each with a server; the texts come over the network or they do not.
+    struct Serving {
+        network: bool,
+    }
+
+    impl Loader for Serving {
+        fn load(&self, reference: &str, _from: &str) -> Result<Source, String> {
+            let step = if reference == "a" { "{ workflow: b }" } else { "{ wait: 1s }" };
+            let text = format!("name: {reference}\nmcp: {{ s: {{ url: \"http://s.example\" }} }}\nsteps: [{step}]\n");
+            Ok(Source { name: reference.to_owned(), text })
+        }
+
+        fn is_network(&self) -> bool {
+            self.network
+        }
+    }
+
+    #[test]
+    fn servers_of_the_network_are_guarded_in_every_plan_and_others_keep_their_hashes() {
+        let plans = |network: bool| {
+            let loader = Serving { network };
+            let loaded = read(&loader.load("a", "").unwrap(), &loader, &Options::default());
+            let plans = [loaded.plan.unwrap(), loaded.children[0].clone()];
+            let mother = serde_json::to_string(&plans[0]).unwrap();
+            assert!(mother.contains(&plans[1].hash()), "the guarded child is the one that is called");
+            plans
+        };
+        for plan in plans(true) {
+            let kept = serde_json::to_value(&plan).unwrap();
+            assert_eq!(kept["servers"]["s"]["guarded"], true);
+            assert!(serde_json::from_value::<Plan>(kept).unwrap().servers["s"].guarded);
+        }
+        for plan in plans(false) {
+            assert_eq!(serde_json::to_value(&plan).unwrap()["servers"]["s"].get("guarded"), None);
+        }
     }
 }

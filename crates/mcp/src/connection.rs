@@ -277,7 +277,11 @@ pub(crate) fn http_transport(
     let bad = |text: String| Trouble::new(Kind::Config, text);
     // A second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(same_origin());
+    let client = match &config.guard {
+        Some(guard) => guard.client(url).map_err(bad)?,
+        None => reqwest::Client::builder(),
+    };
+    let client = client.connect_timeout(CONNECT_TIMEOUT).redirect(same_origin());
     let client = client.build().map_err(|error| bad(format!("no HTTP client can be made: {error}")))?;
     let mut headers = HashMap::new();
     for (name, value) in &config.headers {
@@ -325,16 +329,57 @@ fn is_undelivered(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
     }
 }
 
+/// How the protocol library begins to quote an answer that it does not understand.
+const QUOTING: &str = "unexpected server response: ";
+
+/// What the other side sent is not repeated: it may be anything, and whoever reads the error need not be allowed to
+/// see it. The status of an answer is.
+fn without_body(text: String) -> String {
+    let Some((before, said)) = text.split_once(QUOTING) else { return text };
+    let status = said.strip_prefix("HTTP ").and_then(|rest| rest.get(..3));
+    match status.filter(|status| status.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some(status) => format!("{before}it answered HTTP {status}"),
+        None => format!("{before}it answered with something that is not MCP"),
+    }
+}
+
 /// The error with its causes, each said once.
-pub(crate) fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut at = error.source();
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = without_body(error.to_string());
+    let mut at = cause(error);
     while let Some(cause) = at {
-        let words = cause.to_string();
+        let words = without_body(cause.to_string());
         if !text.contains(&words) {
             text = format!("{text}: {words}");
         }
-        at = cause.source();
+        at = self::cause(cause);
     }
     text
+}
+
+/// Some errors of the protocol library have a cause and do not give it as their source.
+fn cause<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError + 'static)> {
+    match error.downcast_ref() {
+        Some(ClientInitializeError::TransportError { error, .. }) => return Some(error),
+        Some(ClientInitializeError::LegacyFallbackFailed { fallback, .. }) => return Some(fallback.as_ref()),
+        _ => {}
+    }
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => Some(error),
+        _ => error.source(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_other_side_sent_is_not_repeated() {
+        let check = |text: &str, wanted: &str| assert_eq!(without_body(text.to_owned()), wanted);
+        check("no route", "no route");
+        check("Send: unexpected server response: HTTP 500 Oops: private, when x", "Send: it answered HTTP 500");
+        check("unexpected server response: private", "it answered with something that is not MCP");
+        check("unexpected server response: HTTP aé private", "it answered with something that is not MCP");
+    }
 }

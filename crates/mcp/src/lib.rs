@@ -14,4 +14,4 @@ mod server;
 pub mod serving;
 
 pub use error::{Error, Kind};
-pub use server::{Limits, RemoteTool, Server, ServerConfig};
+pub use server::{Guard, Limits, RemoteTool, Server, ServerConfig};

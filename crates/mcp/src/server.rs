@@ -1,6 +1,7 @@
 //! A server under supervision: started when needed, started again after it died, never waited for without end.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -28,7 +29,42 @@ pub struct ServerConfig {
     pub env: BTreeMap<String, String>,
     pub url: Option<String>,
     pub headers: BTreeMap<String, String>,
+    /// None: the address is the operator's, and may be any.
+    pub guard: Option<Guard>,
 }
+
+/// Decides about an address before it is called: the client that may call it, or why none may.
+type Judge = dyn Fn(&str) -> Result<reqwest::ClientBuilder, String> + Send + Sync;
+
+/// What stands before the address of a server whose name came from somebody who must not reach everything.
+#[derive(Clone)]
+pub struct Guard(Arc<Judge>);
+
+impl Guard {
+    /// The client must hold to the same decision for what a name resolves to. Redirects stay on the same origin.
+    pub fn new(judge: impl Fn(&str) -> Result<reqwest::ClientBuilder, String> + Send + Sync + 'static) -> Guard {
+        Guard(Arc::new(judge))
+    }
+
+    pub(crate) fn client(&self, url: &str) -> Result<reqwest::ClientBuilder, String> {
+        (self.0)(url)
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guard")
+    }
+}
+
+/// The same only if it is the same one: a guarded server is never shared with one that is not.
+impl PartialEq for Guard {
+    fn eq(&self, other: &Guard) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Guard {}
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {

@@ -622,6 +622,10 @@ pub struct McpServer {
     pub url: Option<String>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,
+    /// Named by a text of the network: its address obeys the rules of `http_request`. Part of the plan, because the
+    /// plan is what runs, also after a restart.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub guarded: bool,
 }
 
 /// Parsed and checked here; the server fires it.

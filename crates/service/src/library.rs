@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use relais_dialects::{About, Format, Loader};
 use relais_plan::{Plan, Source};
+use relais_runtime::models::script;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
+use crate::definitions::{Definition, Definitions};
 use crate::workflows::{Version, Workflow};
 use crate::{Agent, At, Error, Service};
 
@@ -142,6 +144,10 @@ impl Loader for Library {
         Some(agent.definition)
     }
 
+    fn is_network(&self) -> bool {
+        true
+    }
+
     fn about(&self, source: &Source) -> About {
         let (own, about) = &self.own;
         if own.name == source.name {
@@ -151,10 +157,27 @@ impl Loader for Library {
     }
 }
 
-/// What a plan of the network must not reach on this machine.
-pub(crate) fn refused(plan: &Plan, allow_commands: bool) -> Option<String> {
-    let command = if allow_commands { None } else { named_command(plan) };
-    command.or_else(|| named_variable(plan))
+impl Definitions {
+    /// What a definition of the network names and must not reach on this machine. The workflows that it calls are
+    /// looked at too: a part of the same text is one of them, and so is a kept text that cannot run by itself.
+    pub(crate) fn refused(&self, definition: &Definition) -> Option<String> {
+        definition.plan.iter().chain(&definition.children).find_map(|plan| self.refused_plan(plan))
+    }
+
+    fn refused_plan(&self, plan: &Plan) -> Option<String> {
+        let command = if self.config.settings.server.allow_commands { None } else { named_command(plan) };
+        command.or_else(|| named_variable(plan)).or_else(|| named_file(plan))
+    }
+}
+
+/// A script that a plan would read outside its folder. A run would not read it either; here it is told in time.
+fn named_file(plan: &Plan) -> Option<String> {
+    let models = plan.agents.iter().flat_map(|(name, agent)| agent.models.iter().map(move |model| (name, model)));
+    let outside = |(agent, model): (&String, &String)| {
+        let why = script::outside(model)?;
+        Some(format!("the agent `{agent}` has the model `{model}`: {why}"))
+    };
+    { models }.find_map(outside)
 }
 
 /// What a plan would take from the environment of this machine when it runs.

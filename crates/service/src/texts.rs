@@ -9,7 +9,7 @@ use relais_plan::{Problem, Span};
 use uuid::Uuid;
 
 use crate::definitions::MAX_FILE_BYTES;
-use crate::library::{self, Library};
+use crate::library::Library;
 use crate::{Definition, Error, Finding, ReadOptions, Service, Start};
 
 /// A definition that comes with the request to run it.
@@ -59,8 +59,7 @@ impl Service {
         let service = self.clone();
         let read = move || {
             let mut found = service.core.definitions.check_text(library.source(), &library, &options);
-            let allow_commands = service.config().settings.server.allow_commands;
-            let refused = found.plan.as_ref().and_then(|plan| library::refused(plan, allow_commands));
+            let refused = service.core.definitions.refused(&found);
             found.problems.extend(refused.map(|text| Problem::error(Span::default(), text)));
             found.source.name = name;
             found

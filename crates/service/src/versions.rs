@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::definitions::{MAX_FILE_BYTES, MCP_PREFIX};
 use crate::kept::Kept;
-use crate::library::{self, Library, Pending, Used};
+use crate::library::{Library, Pending, Used};
 use crate::runs::{same_plan, same_workflow};
 use crate::shelf::Shelved;
 use crate::workflows::{Timing, Version, Workflow, WorkflowStatus};
@@ -90,17 +90,12 @@ impl Service {
         let read = move || {
             let options = ReadOptions { format, branch: None };
             let mut whole = service.core.definitions.check_whole(library.source(), &library, &options);
-            let refused = service.refused(&whole);
+            let definitions = &service.core.definitions;
+            let refused = whole.branches.iter().chain([&whole.main]).find_map(|part| definitions.refused(part));
             whole.main.problems.extend(refused.map(|text| Problem::error(Span::default(), text)));
             Compiled { whole, used: library.used() }
         };
         tokio::task::spawn_blocking(read).await.map_err(|error| Error::Unusable(error.to_string()))
-    }
-
-    /// What a text of the network must not reach.
-    fn refused(&self, whole: &Whole) -> Option<String> {
-        let allow_commands = self.config().settings.server.allow_commands;
-        whole.plans().find_map(|(_, plan)| library::refused(plan, allow_commands))
     }
 
     /// What has to be written so that this text is the workflow's newest version: the version, its plans, and its

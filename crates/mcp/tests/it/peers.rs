@@ -155,16 +155,22 @@ async fn strange_http_servers_are_told_apart() {
         let server = Server::new("shop", config, Limits { start: Duration::from_secs(3) });
         let error = server.list_tools().await.unwrap_err();
         assert_eq!((error.kind, error.sent), (kind, false), "{error}");
-        assert!(error.message.contains(part), "{error}");
+        assert!(error.message.contains(part) && !error.message.contains("private"), "{error}");
     };
     let html = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: 6\r\n\r\n<html>";
     let closed =
         "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     let broken = "HTTP/1.1 500 Oops\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let quoted = "HTTP/1.1 404 Gone\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 15\r\n\r\n\
+                  {\"a\":\"private\"}";
+    let other = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 15\r\n\r\n\
+                 {\"a\":\"private\"}";
     let half = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\":";
     check(Some(html), Kind::Unreachable, "text/html").await;
     check(Some(closed), Kind::Unreachable, "uth").await;
     check(Some(broken), Kind::Unreachable, "500").await;
+    check(Some(quoted), Kind::Unreachable, "404").await;
+    check(Some(other), Kind::Unreachable, "not MCP").await;
     check(Some(half), Kind::Unreachable, "").await;
     check(Some("nonsense"), Kind::Unreachable, "").await;
     check(None, Kind::Timeout, "within 3s").await;

@@ -119,7 +119,8 @@ impl Models {
             return Ok(self.resolved(provider, model, maker(model)));
         }
         if provider == SCRIPT {
-            let script = script::ScriptModel::new(&self.folder.join(model));
+            let script =
+                script::ScriptModel::new(&self.folder, model).map_err(|why| config(format!("`{name}`: {why}")))?;
             return Ok(self.resolved(provider, model, Arc::new(script)));
         }
         let known = self.providers.get(provider).ok_or_else(|| self.unknown_provider(name, provider))?;
@@ -323,6 +324,8 @@ mod resolving {
         check("opneai/gpt-4o", "no provider `opneai`");
         check("openai/", "not a model");
         check("/gpt-4o", "not a model");
+        check("script//etc/passwd", "inside the folder of relais.toml");
+        check("script/../turns.json", "inside the folder of relais.toml");
         check("google/../../secrets", "characters that no model's name has");
         check("google/x?key=1", "characters that no model's name has");
         check(&format!("openai/{}", "x".repeat(500)), "too long");
@@ -365,7 +368,7 @@ mod resolving {
         let settings = Settings { default_model: Some("sim/any".into()), ..Settings::default() };
         let mut models = models(&settings, &environment(&[]));
         assert!(models.resolve("").is_err());
-        models.register("sim", Arc::new(|_| Arc::new(script::ScriptModel::new(Path::new("x")))));
+        models.register("sim", Arc::new(|_| Arc::new(script::ScriptModel::new(Path::new("."), "x").unwrap())));
         assert_eq!(models.resolve("").unwrap().name, "sim/any");
     }
 

@@ -18,8 +18,12 @@
 //! - `delay_ms`: how long the model thinks.
 //!
 //! Nothing is counted in memory: the same request gets the same answer, also after a crash.
+//!
+//! The name of a model may come from anybody, so it reaches regular files inside one folder and no others, and no error
+//! repeats a value of a file.
 
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use relais_engine::{ErrorKind, Finish, Message, Reply, Request, ToolUse, Usage};
@@ -32,7 +36,12 @@ use crate::model::{BoxFuture, Live, Model, ModelCall, ModelError, Spoken};
 /// A script is written by hand.
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
+const NOT_INSIDE: &str = "a script is a file inside the folder of relais.toml: write its path from there, without a \
+                          leading `/` and without `..`";
+
 pub struct ScriptModel {
+    folder: PathBuf,
+    /// Under the folder, as it was written.
     file: PathBuf,
 }
 
@@ -75,8 +84,12 @@ struct ScriptedError {
 }
 
 impl ScriptModel {
-    pub fn new(file: &Path) -> ScriptModel {
-        ScriptModel { file: file.to_owned() }
+    /// Says what is wrong with a path that leads out of the folder; the file is looked at when it is needed.
+    pub fn new(folder: &Path, file: &str) -> Result<ScriptModel, &'static str> {
+        if !is_inside(file) {
+            return Err(NOT_INSIDE);
+        }
+        Ok(ScriptModel { folder: folder.to_owned(), file: file.into() })
     }
 
     async fn answer(&self, call: &ModelCall<'_>) -> Result<Spoken, ModelError> {
@@ -92,17 +105,46 @@ impl ScriptModel {
     }
 
     async fn read(&self) -> Result<String, ModelError> {
-        let size = tokio::fs::metadata(&self.file).await.map_err(|error| self.problem(&error.to_string()))?.len();
-        if size > FILE_MAX_BYTES {
-            return Err(self.problem(&format!("larger than {FILE_MAX_BYTES} bytes")));
-        }
-        tokio::fs::read_to_string(&self.file).await.map_err(|error| self.problem(&error.to_string()))
+        let (folder, file) = (self.folder.clone(), self.file.clone());
+        let read = tokio::task::spawn_blocking(move || text_in(&folder, &file)).await;
+        read.unwrap_or_else(|error| Err(error.to_string())).map_err(|message| self.problem(&message))
     }
 
     fn problem(&self, message: &str) -> ModelError {
         let message = format!("script {}: {message}", self.file.display());
         ModelError { kind: ErrorKind::Config, message, retry_after: None, transient: false }
     }
+}
+
+/// Why a model of this name can never be called, if it is a script outside the folder.
+pub fn outside(model: &str) -> Option<&'static str> {
+    let (provider, file) = model.split_once('/')?;
+    (provider == super::SCRIPT && !is_inside(file)).then_some(NOT_INSIDE)
+}
+
+fn is_inside(file: &str) -> bool {
+    Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+/// The text of a regular file that lies inside the folder also when links are followed. The bound holds for what is
+/// read, whatever size the file says it has.
+fn text_in(folder: &Path, file: &Path) -> Result<String, String> {
+    let told = |error: std::io::Error| error.to_string();
+    let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (root, real) = (root.canonicalize().map_err(told)?, root.join(file).canonicalize().map_err(told)?);
+    if !real.starts_with(&root) {
+        return Err(NOT_INSIDE.to_owned());
+    }
+    if !real.metadata().map_err(told)?.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    let mut text = String::new();
+    let opened = std::fs::File::open(&real).map_err(told)?;
+    opened.take(FILE_MAX_BYTES + 1).read_to_string(&mut text).map_err(told)?;
+    if text.len() as u64 > FILE_MAX_BYTES {
+        return Err(format!("larger than {FILE_MAX_BYTES} bytes"));
+    }
+    Ok(text)
 }
 
 impl Model for ScriptModel {
@@ -163,14 +205,24 @@ fn text_of(message: &Message) -> &str {
 
 fn parse(text: &str) -> Result<Vec<Turn>, String> {
     if text.trim_start().starts_with('[') {
-        return serde_json::from_str(text).map_err(|error| error.to_string());
+        return serde_json::from_str(text).map_err(|error| without_value(&error));
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines.map(|(number, line)| parse_line(number + 1, line)).collect()
 }
 
 fn parse_line(number: usize, line: &str) -> Result<Turn, String> {
-    serde_json::from_str(line).map_err(|error| format!("line {number}: {error}"))
+    serde_json::from_str(line).map_err(|error| format!("line {number}: {}", without_value(&error)))
+}
+
+/// What was expected, without what was found: a file that is no script may hold what nobody should read. The name of
+/// an unknown field is said.
+fn without_value(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(", expected ") {
+        Some((found, expected)) if !found.starts_with("unknown field") => format!("expected {expected}"),
+        _ => text,
+    }
 }
 
 fn unmatched(request: &Request) -> String {
@@ -212,7 +264,8 @@ mod tests {
         let file = folder.path().join("turns.json");
         std::fs::write(&file, script).unwrap();
         let request = conversation(texts);
-        ScriptModel::new(&file).call(ModelCall { request: &request, tools: &[], key: "k", live: &|_| {} }).await
+        let model = ScriptModel::new(folder.path(), "turns.json").unwrap();
+        model.call(ModelCall { request: &request, tools: &[], key: "k", live: &|_| {} }).await
     }
 
     #[tokio::test]
@@ -251,11 +304,45 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_missing_file_is_named() {
+    async fn answer_of(folder: &Path, file: &str) -> Result<String, String> {
         let request = conversation(&["x"]);
         let call = ModelCall { request: &request, tools: &[], key: "k", live: &|_| {} };
-        let error = ScriptModel::new(Path::new("/no/such/turns.json")).call(call).await.unwrap_err();
-        assert!(error.message.contains("/no/such/turns.json"), "{error}");
+        let model = ScriptModel::new(folder, file).map_err(str::to_owned)?;
+        model.call(call).await.map(|spoken| spoken.reply.text).map_err(|error| error.message)
+    }
+
+    #[tokio::test]
+    async fn only_regular_files_inside_the_folder_are_read() {
+        let outside = tempfile::tempdir().unwrap();
+        let folder = outside.path().join("inside");
+        std::fs::create_dir_all(folder.join("deep")).unwrap();
+        std::fs::write(outside.path().join("other.json"), "[{\"text\": \"private\"}]").unwrap();
+        std::fs::write(folder.join("deep/turns.json"), "[{\"text\": \"mine\"}]").unwrap();
+        std::fs::write(folder.join("large.json"), vec![b' '; FILE_MAX_BYTES as usize + 1]).unwrap();
+        std::fs::write(folder.join("strings.json"), "[\"private\"]").unwrap();
+        std::fs::write(folder.join("typed.json"), "{\"text\": [\"a\"], \"delay_ms\": \"private\"}").unwrap();
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+        link(&outside.path().join("other.json"), "out.json");
+        link(Path::new("/dev/zero"), "zero.json");
+        link(&folder.join("deep/turns.json"), "within.json");
+        let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
+        let check = async |file: &str, wanted: Result<&str, &str>| match (answer_of(&folder, file).await, wanted) {
+            (Ok(text), Ok(wanted)) => assert_eq!(text, wanted, "{file}"),
+            (Err(told), Err(part)) => assert!(told.contains(part) && !told.contains("private"), "{file}: {told}"),
+            (got, _) => panic!("{file}: {got:?}, not {wanted:?}"),
+        };
+        check("deep/turns.json", Ok("mine")).await;
+        check("./within.json", Ok("mine")).await;
+        check("../other.json", Err("without a leading `/`")).await;
+        check("deep/../../other.json", Err("without a leading `/`")).await;
+        check("/dev/zero", Err("without a leading `/`")).await;
+        check("out.json", Err("without a leading `/`")).await;
+        check("zero.json", Err("without a leading `/`")).await;
+        check("socket", Err("is not a regular file")).await;
+        check("deep", Err("is not a regular file")).await;
+        check("large.json", Err("larger than")).await;
+        check("strings.json", Err("expected struct Turn")).await;
+        check("typed.json", Err("line 1: expected a string")).await;
+        check("missing.json", Err("missing.json")).await;
     }
 }

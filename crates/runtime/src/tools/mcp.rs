@@ -5,23 +5,26 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
-use relais_mcp::{Error, Kind, Limits, RemoteTool, Server, ServerConfig};
+use relais_mcp::{Error, Guard, Kind, Limits, RemoteTool, Server, ServerConfig};
 use relais_plan::{Effect, McpServer, Schema};
 use serde_json::Value;
 
 use crate::mask::{Secrets, Undefined};
 use crate::model::BoxFuture;
 use crate::tool::{Returned, Tool, ToolCall, ToolSpec};
+use crate::tools::web::Web;
 
 pub const PREFIX: &str = "mcp:";
 /// The registry's own limit comes first; this one is for those who call past it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Servers by name; each started once for all who describe it in the same way.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Servers {
     named: BTreeMap<String, Result<Arc<Source>, Failure>>,
     pool: Arc<Mutex<Vec<Pooled>>>,
+    /// For the servers that a text of the network names.
+    guard: Guard,
 }
 
 struct Pooled {
@@ -58,10 +61,17 @@ impl Source {
 }
 
 impl Servers {
+    pub fn new(web: Arc<Web>) -> Servers {
+        let judge = move |url: &str| web.builder_for(url).map_err(|failure| failure.message);
+        Servers { named: BTreeMap::new(), pool: Arc::default(), guard: Guard::new(judge) }
+    }
+
     /// Values of variables that are secrets by their use are put into `secrets`, so that they are masked.
     pub fn add(&mut self, name: &str, written: &McpServer, secrets: &mut Secrets) {
         let undefined = |undefined| Failure::new(ErrorKind::Config, format!("MCP server `{name}`: {undefined}"));
-        let source = config(written, secrets).map(|config| self.shared(name, config)).map_err(undefined);
+        let guard = written.guarded.then(|| self.guard.clone());
+        let config = config(written, secrets).map(|config| ServerConfig { guard, ..config });
+        let source = config.map(|config| self.shared(name, config)).map_err(undefined);
         self.named.insert(name.to_owned(), source);
     }
 
@@ -104,6 +114,7 @@ fn config(written: &McpServer, secrets: &mut Secrets) -> Result<ServerConfig, Un
         env: expanded(written.env.iter(), secrets, sounds_secret)?,
         url: written.url.as_deref().map(|url| put_in("", url, secrets, |_| true)).transpose()?,
         headers: expanded(written.headers.iter(), secrets, |_| true)?,
+        guard: None,
     })
 }
 
@@ -292,5 +303,58 @@ mod tests {
         let server = |tools: &Tools| tools.servers.named["shop"].clone().unwrap();
         assert!(Arc::ptr_eq(&server(&tools), &server(&tools.with_servers(&again))));
         assert!(!Arc::ptr_eq(&server(&tools), &server(&tools.with_servers(&other))));
+    }
+
+    /// Counts who comes in, and tells them nothing.
+    async fn inner() -> (String, Arc<std::sync::atomic::AtomicUsize>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (port, seen) = (listener.local_addr().unwrap().port(), Arc::<std::sync::atomic::AtomicUsize>::default());
+        let count = seen.clone();
+        tokio::spawn(async move {
+            while listener.accept().await.is_ok() {
+                count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            }
+        });
+        (port.to_string(), seen)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_the_network_names_is_called_under_the_rules_of_http_request() {
+        let (port, seen) = inner().await;
+        let check = async |host: &str, guarded: bool, allowed: &[&str], allow: &[&str], part: &str, reached: bool| {
+            let mut settings = Settings::default();
+            settings.tools.http_request.allow = allow.iter().map(ToString::to_string).collect();
+            settings.tools.http_request.allow_private = allowed.iter().map(ToString::to_string).collect();
+            let url = Some(format!("http://{host}:{port}/mcp"));
+            let server = McpServer { url, guarded, ..McpServer::default() };
+            let tools = Tools::new(&settings).with_servers(&BTreeMap::from([("inner".to_owned(), server)]));
+            let before = seen.load(std::sync::atomic::Ordering::SeqCst);
+            let failure = tools.select(&["mcp:inner/*".into()]).await.unwrap_err();
+            assert!(failure.message.contains(part), "{host}: {failure}");
+            assert_eq!(seen.load(std::sync::atomic::Ordering::SeqCst) > before, reached, "{host}: {failure}");
+        };
+        let (none, refused): (&[&str], &str) = (&[], "private, local or reserved address");
+        check("127.0.0.1", true, none, none, refused, false).await;
+        check("[::ffff:127.0.0.1]", true, none, none, refused, false).await;
+        check("2130706433", true, none, none, refused, false).await;
+        // A name is judged by what it resolves to.
+        check("localhost", true, none, none, refused, false).await;
+        check("localhost", true, none, &["example.org"], "allow list", false).await;
+        check("localhost", true, none, &["localhost"], refused, false).await;
+        check("127.0.0.1", true, &["127.0.0.1"], none, "", true).await;
+        check("127.0.0.1", false, none, none, "", true).await;
+        check("localhost", false, none, none, "", true).await;
+    }
+
+    #[test]
+    fn a_guarded_server_is_not_shared_with_one_that_is_free() {
+        let described = |guarded: bool| McpServer { url: Some("http://s".into()), guarded, ..McpServer::default() };
+        let tools = tools(described(false));
+        let of = |guarded: bool| tools.with_servers(&BTreeMap::from([("shop".to_owned(), described(guarded))]));
+        let server = |tools: &Tools| tools.servers.named["shop"].clone().unwrap();
+        assert!(Arc::ptr_eq(&server(&tools), &server(&of(false))));
+        let guarded = of(true);
+        assert!(!Arc::ptr_eq(&server(&tools), &server(&guarded)));
+        assert!(Arc::ptr_eq(&server(&guarded), &server(&of(true))));
     }
 }

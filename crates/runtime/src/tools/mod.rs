@@ -64,9 +64,10 @@ impl Tools {
         let secrets = Arc::new(Secrets::new(&settings.secrets));
         let environment = |name: &str| std::env::var(name).ok();
         let keys = Arc::new(crate::models::providers::keys(settings, &environment));
-        let (own, servers, mask) = (BTreeMap::new(), mcp::Servers::default(), Arc::default());
+        let web = Arc::new(web::Web::new(&settings.tools.http_request));
+        let (own, servers, mask) = (BTreeMap::new(), mcp::Servers::new(web.clone()), Arc::default());
         let mut tools = Tools { own, servers, secrets, mask, keys, schemas: Arc::default() };
-        for tool in built_in(settings, &tools.secrets) {
+        for tool in built_in(settings, web, &tools.secrets) {
             tools.register(tool);
         }
         tools.with_servers(&settings.mcp)
@@ -204,9 +205,8 @@ fn shown(time: Duration) -> String {
     if time.as_millis() < 1000 { format!("{} ms", time.as_millis()) } else { format!("{} s", time.as_secs_f64()) }
 }
 
-fn built_in(settings: &Settings, secrets: &Arc<Secrets>) -> Vec<Arc<dyn Tool>> {
+fn built_in(settings: &Settings, web: Arc<web::Web>, secrets: &Arc<Secrets>) -> Vec<Arc<dyn Tool>> {
     let tools = settings.tools.clone();
-    let web = Arc::new(web::Web::new(&tools.http_request));
     vec![
         Arc::new(http_request::HttpRequest::new(web.clone(), secrets.clone())),
         Arc::new(list_artifacts::ListArtifacts::default()),

@@ -43,9 +43,26 @@ impl Web {
 
     /// The client to use for an address that a model chose, or why it may not be called.
     pub fn client_for(&self, url: &Url) -> Result<Client, Failure> {
+        match self.reach(url)? {
+            Reach::Named => self.open(),
+            Reach::Public => made(&self.guarded, guarded(builder())),
+        }
+    }
+
+    /// The same for whoever needs a client of its own, made under the same rules.
+    pub fn builder_for(&self, url: &str) -> Result<reqwest::ClientBuilder, Failure> {
+        let url = Url::parse(url).map_err(|error| wrong(format!("`{url}` is no address: {error}")))?;
+        Ok(match self.reach(&url)? {
+            Reach::Named => builder(),
+            Reach::Public => guarded(builder()),
+        })
+    }
+
+    /// How far a client for this address may reach, or why it may not be called at all.
+    fn reach(&self, url: &Url) -> Result<Reach, Failure> {
         let host = host_of(url)?;
         if self.is_private_allowed(url) {
-            return self.open();
+            return Ok(Reach::Named);
         }
         if !self.rules.allow.is_empty() && !self.is_listed(url) {
             let listed = self.rules.allow.join(", ");
@@ -53,8 +70,7 @@ impl Web {
         }
         match literal(url) {
             Some(address) if !is_public(address) => Err(wrong(Refused { host, address }.to_string())),
-            // A proxy would look the name up a second time, out of reach of the check.
-            _ => made(&self.guarded, builder().dns_resolver(PublicOnly).no_proxy()),
+            _ => Ok(Reach::Public),
         }
     }
 
@@ -73,6 +89,18 @@ impl Web {
         let is_named = |entry: &String| entry.eq_ignore_ascii_case(host) || entry.eq_ignore_ascii_case(&with_port);
         self.rules.allow_private.iter().any(is_named)
     }
+}
+
+enum Reach {
+    /// The settings name the host, wherever it is.
+    Named,
+    /// Public addresses only, whatever the name resolves to.
+    Public,
+}
+
+/// A proxy would look the name up a second time, out of reach of the check.
+fn guarded(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+    builder.dns_resolver(PublicOnly).no_proxy()
 }
 
 fn builder() -> reqwest::ClientBuilder {

@@ -83,7 +83,9 @@ async fn a_program_is_started_only_where_the_configuration_says_so() {
 // The tools are asked for when a version is kept, and again when a run begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_does_not_answer_is_told_when_a_run_begins() {
-    let setup = Setup::new().await;
+    let mut settings = Settings::default();
+    settings.tools.http_request.allow_private = vec!["127.0.0.1".into()];
+    let setup = Setup::with(settings).await;
     let text = "name: asks\nmcp: { s: { url: \"http://127.0.0.1:9/\" } }\n\
                 agents: { w: { model: sim/1, tools: [\"mcp:s/*\", read_file] } }\nsteps: [{ agent: w }]";
     let made = create(&setup, json!({ "definition": text })).await;

@@ -8,6 +8,7 @@ mod door;
 mod events;
 mod flows;
 mod notifications;
+mod reach;
 mod runs;
 mod setup;
 mod starting;
