@@ -159,8 +159,7 @@ impl Reader<'_> {
         let example = "`overrides: { max_loop_iterations: 5 }`";
         let overrides =
             fields.get("overrides").and_then(|field| self.map(field.node, "`overrides`", keys::OVERRIDES, example));
-        let over =
-            overrides.and_then(|fields| fields.get("max_loop_iterations")).and_then(|field| self.passes(field));
+        let over = overrides.and_then(|fields| fields.get("max_loop_iterations")).and_then(|field| self.passes(field));
         over.or(limit).unwrap_or(MAX_LOOP_ITERATIONS)
     }
 }
