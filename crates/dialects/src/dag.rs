@@ -188,8 +188,8 @@ impl Reader<'_> {
             injection: keys.get("prompt_injection").map(|field| self.dag_injection(field)).unwrap_or_default(),
             retry: keys.get("retry_strategy").map(|field| self.dag_strategy(field)),
             timeout_ms: app("default_node_timeout_seconds").and_then(|field| self.duration(field)),
-            max_iterations: app("default_max_loop_iterations").and_then(|field| self.whole(field, 1)),
-            max_items: app("default_max_map_items").and_then(|field| self.whole(field, 1)),
+            max_iterations: app("default_max_loop_iterations").and_then(|field| self.passes(field)),
+            max_items: app("default_max_map_items").and_then(|field| self.passes(field)),
         }
     }
 

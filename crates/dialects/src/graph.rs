@@ -162,7 +162,7 @@ impl Reader<'_> {
             let span = fields.get("nodes").map_or(fields.span, |field| field.node.span);
             self.problems.push(Problem::error(span, "the graph has no nodes").help(format!("for example {EXAMPLE}")));
         }
-        let max_rounds = given(fields, "maxRounds").and_then(|field| self.whole(field, 1));
+        let max_rounds = given(fields, "maxRounds").and_then(|field| self.passes(field));
         let before = self.problems.len();
         let members = self.graph_nodes(nodes);
         let edges = self.graph_list(fields, "edges");

@@ -155,12 +155,11 @@ impl Reader<'_> {
     }
 
     fn loop_limit(&mut self, fields: &Fields<'_>) -> u32 {
-        let limit = fields.get("max_loop_iterations").and_then(|field| self.whole(field, 1));
+        let limit = fields.get("max_loop_iterations").and_then(|field| self.passes(field));
         let example = "`overrides: { max_loop_iterations: 5 }`";
         let overrides =
             fields.get("overrides").and_then(|field| self.map(field.node, "`overrides`", keys::OVERRIDES, example));
-        let over =
-            overrides.and_then(|fields| fields.get("max_loop_iterations")).and_then(|field| self.whole(field, 1));
+        let over = overrides.and_then(|fields| fields.get("max_loop_iterations")).and_then(|field| self.passes(field));
         over.or(limit).unwrap_or(MAX_LOOP_ITERATIONS)
     }
 }

@@ -3,6 +3,7 @@
 //! Which keys there are comes from the reader's own tables; here each gets its shape and its description. The schema
 //! sees shapes only: references, ids and expressions are the reader's business and the checker's.
 
+use relais_plan::MAX_PASSES;
 use serde_json::{Map, Value, json};
 
 use crate::native::keys::{self, COMMON, KINDS, KindKeys};
@@ -137,15 +138,15 @@ fn step_key(kind: &str, key: &str) -> Value {
         ("parallel", "detach") => flag("Let the children that are not waited for finish instead of cancelling them."),
         ("for_each", "do") => refer("block", "The steps; they read `item`, `index` and `loop.count`."),
         ("for_each", "at_once") => whole("Items at once (default 1).", 1),
-        ("for_each", "max") => whole("Items at most (default 100).", 1),
+        ("for_each", "max") => passes("Items at most (default 100)."),
         ("for_each", "on_limit") => choice("What a longer list leads to.", &["fail", "truncate"]),
         ("repeat", "until") => refer("expression", "Asked after each pass; true ends the repeat."),
         ("repeat", "while") => refer("expression", "Asked before each pass; false ends the repeat."),
-        ("repeat", "max") => whole("Passes at most (default 100).", 1),
+        ("repeat", "max") => passes("Passes at most (default 100)."),
         ("repeat", "delay") => refer("duration", "Between two passes."),
         ("repeat", "keep") => choice("The output: that of all passes, or of the last alone.", &["all", "last"]),
         ("repeat", "on_limit") => choice("What reaching `max` leads to.", &["fail", "complete"]),
-        ("goto", "max") => whole("How often the target may be entered by jumps (default 100).", 1),
+        ("goto", "max") => passes("How often the target may be entered by jumps (default 100)."),
         _ => common_key(key),
     }
 }
@@ -526,6 +527,10 @@ fn flag(about: &str) -> Value {
 
 fn whole(about: &str, least: u32) -> Value {
     json!({ "description": about, "type": "integer", "minimum": least, "maximum": u32::MAX })
+}
+
+fn passes(about: &str) -> Value {
+    json!({ "description": about, "type": "integer", "minimum": 1, "maximum": MAX_PASSES })
 }
 
 fn choice(about: &str, words: &[&str]) -> Value {

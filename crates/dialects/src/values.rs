@@ -1,7 +1,7 @@
 //! Single values: text, numbers, durations, sizes, words to choose from, expressions, templates, schemas.
 
 use relais_plan::step::Name;
-use relais_plan::{Expr, Problem, Schema, Span, Template, time};
+use relais_plan::{Expr, MAX_PASSES, Problem, Schema, Span, Template, time};
 use serde_json::Value;
 
 use crate::fields::Field;
@@ -65,6 +65,15 @@ impl Reader<'_> {
             self.wrong(field, &format!("a whole number from {least}"), &format!("`{}: {}`", field.key, least.max(5)));
         }
         number
+    }
+
+    /// How often something may go round, or how many items it may take.
+    pub(crate) fn passes(&mut self, field: Field<'_>) -> Option<u32> {
+        let max = self.whole(field, 1)?;
+        if max > MAX_PASSES {
+            self.wrong(field, &format!("at most {MAX_PASSES}"), &format!("`{}: 1000`", field.key));
+        }
+        Some(max.min(MAX_PASSES))
     }
 
     /// A count or a size such as `200k` or `1.5M`. `k` and `M` are 1000 and 1000000 of whatever is counted.

@@ -163,7 +163,7 @@ impl Run {
     pub(crate) fn instance_mut(&mut self, scope: ScopeId, node: NodeId) -> Result<&mut Instance, Corrupt> {
         let seq = self.seq;
         let what = || Corrupt { seq, what: format!("node {node} was never entered in scope {scope}") };
-        self.scope_mut(scope)?.steps.get_mut(&node).ok_or_else(what)
+        self.scope_mut(scope)?.steps.get_mut(&node).map(|instance| &mut **instance).ok_or_else(what)
     }
 
     pub(crate) fn look_at(&mut self, scope: ScopeId) {
@@ -203,19 +203,19 @@ impl Run {
         }
         let former = place.steps.remove(&node);
         let mut instance = Instance::fresh(order, at, live, before);
-        instance.former = former.as_ref().and_then(Instance::latest);
+        instance.former = former.as_deref().and_then(Instance::latest);
         if let Some(former) = former.filter(|_| attempt > 0 || kept) {
             // What a loop wrote in its failed attempt is forgotten with it.
             if former.status == StepStatus::Running && !kept {
                 place.wrote = former.before.wrote.clone();
             }
-            instance.carry_over(former, kept);
+            instance.carry_over(*former, kept);
         }
         instance.attempt = attempt;
         instance.timeout_ms = timeout_ms;
         instance.deadline = timeout_ms.map(|ms| live + ms);
         let deadline = instance.deadline;
-        place.steps.insert(node, instance);
+        place.steps.insert(node, Box::new(instance));
         place.at = At::In(node);
         if let Some(due) = deadline {
             self.deadlines.insert((due, scope, node));
@@ -462,7 +462,7 @@ impl Run {
         let (order, at, live) = (self.order, self.at, self.live_ms);
         let place = self.scope_mut(scope)?;
         let before = place.before(matches!(place.at, At::Before { jump: true, .. }));
-        place.steps.insert(node, Instance::fresh(order, at, live, before));
+        place.steps.insert(node, Box::new(Instance::fresh(order, at, live, before)));
         Ok(())
     }
 
@@ -666,7 +666,7 @@ impl Scope {
     }
 
     fn move_on(&mut self, left: &Left, order: u64, is_block: bool) {
-        let steers = left.output.is_none() && self.steps.get(&left.node).is_some_and(Instance::only_steers);
+        let steers = left.output.is_none() && self.steps.get(&left.node).is_some_and(|step| step.only_steers());
         match left.status {
             StepStatus::Completed if steers => {}
             StepStatus::Completed => self.last = Some((left.node, order)),

@@ -50,9 +50,10 @@ pub struct Turn {
     pub blobs: Vec<(String, Vec<u8>)>,
 }
 
-/// Decisions in one turn, so that no entry outgrows its row. Whoever drives the run takes another turn while it
-/// [`Run::has_decisions`]; only long loops of steps that never wait come to that.
-const MAX_DECISIONS: usize = 100_000;
+/// Decisions in one turn, so that no entry outgrows its row, and other runs and a cancel get their word after some
+/// hundredths of a second. Whoever drives the run takes another turn while it [`Run::has_decisions`]; only long loops of
+/// steps that never wait come to that.
+const MAX_DECISIONS: usize = 10_000;
 
 /// Takes in what came from outside and decides everything that follows from it.
 pub fn turn(ctx: &Context<'_>, run: &mut Run, at: Millis, inputs: Vec<Event>) -> Result<Turn, Corrupt> {
@@ -156,6 +157,10 @@ fn next_decision(ctx: &Context<'_>, run: &Run) -> (Decided, Option<ScopeId>) {
     }
     if let Some(events) = crate::ending::run_timed_out(ctx, run) {
         return (Decided::Events(events), None);
+    }
+    let outgrown = crate::ending::outgrown(ctx, run);
+    if !matches!(outgrown, Decided::Nothing) {
+        return (outgrown, None);
     }
     if run.stirred {
         let events = crate::ending::decide(ctx, run);

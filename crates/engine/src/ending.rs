@@ -12,6 +12,11 @@ use crate::run::*;
 /// Exit steps of a cancelled run may take so long.
 pub const CANCEL_EXIT_MS: u64 = 60_000;
 
+/// Steps that one run may begin, and scopes that it may open, beyond the steps that its file has: what loops within
+/// loops come to. All of them are kept in memory while the run is at work, and again for who looks at it; so many take
+/// about 100 MB each time.
+pub const MAX_STEPS: u64 = 50_000;
+
 /// What the run as a whole must do now.
 pub(crate) fn decide(ctx: &Context<'_>, run: &Run) -> Decided {
     let Some(ending) = &run.ending else {
@@ -77,6 +82,29 @@ pub(crate) fn run_timed_out(ctx: &Context<'_>, run: &Run) -> Option<Vec<Event>> 
     let limit = relais_plan::time::format_duration(limit);
     let error = Failure::new(ErrorKind::Timeout, format!("the run did not end within {limit}"));
     Some(end_body(ctx, run, StepStatus::Failed, false, None, Some(error)))
+}
+
+/// The run has come to more steps than one run may have. No policy of a step may let that pass, so the body ends. Undo
+/// and exit steps have as many again; beyond them, what is at work is cancelled.
+pub(crate) fn outgrown(ctx: &Context<'_>, run: &Run) -> Decided {
+    let most = MAX_STEPS + ctx.program.plan.nodes.len() as u64;
+    let allowed = if run.ending.is_none() { most } else { 2 * most };
+    if run.steps_begun() <= allowed && run.scopes_opened() <= allowed {
+        return Decided::Nothing;
+    }
+    match &run.ending {
+        None => Decided::Events(end_body(ctx, run, StepStatus::Failed, false, None, Some(too_many_steps(most)))),
+        Some(Ending { at_work: Some(scope), .. }) => cancel_exit(ctx, run, *scope),
+        Some(Ending { at_work: None, .. }) => cancel_detached(ctx, run),
+    }
+}
+
+fn too_many_steps(most: u64) -> Failure {
+    let message = format!(
+        "the run came to more than {most} steps, passes, items and lanes, the most that one run may have; let its \
+         loops end earlier, or give parts of the work to workflows of their own"
+    );
+    Failure::new(ErrorKind::Limit, message)
 }
 
 /// Steps that run after a cancel have a time-out of their own.

@@ -128,7 +128,8 @@ pub struct Scope {
     pub wrote: Arc<Map<String, Value>>,
     /// The last step that completed here, and when.
     pub last: Option<(NodeId, u64)>,
-    pub steps: BTreeMap<NodeId, Instance>,
+    /// Boxed, because a map has room for eleven from the first on, and most scopes of a long loop hold one step.
+    pub steps: BTreeMap<NodeId, Box<Instance>>,
     /// Entries by jump per target, within its cycle.
     pub visits: Arc<BTreeMap<NodeId, u32>>,
     pub settled: Option<(StepStatus, Option<Failure>)>,
@@ -332,7 +333,7 @@ impl Run {
     }
 
     pub fn instance(&self, scope: ScopeId, node: NodeId) -> Option<&Instance> {
-        self.scopes.get(scope as usize)?.steps.get(&node)
+        self.scopes.get(scope as usize)?.steps.get(&node).map(|instance| &**instance)
     }
 
     /// The idempotency key of a command: the same whenever and wherever it is performed.
@@ -344,6 +345,16 @@ impl Run {
     pub fn next_deadline(&self) -> Option<Millis> {
         let (due, _, _) = self.deadlines.first()?;
         Some(self.at + due.saturating_sub(self.live_ms) as Millis)
+    }
+
+    /// Steps that were begun or skipped. Each is counted when it is entered and when it is left.
+    pub(crate) fn steps_begun(&self) -> u64 {
+        self.order / 2
+    }
+
+    /// Passes, items, lanes, exit and undo sequences that were opened, besides the body.
+    pub(crate) fn scopes_opened(&self) -> u64 {
+        (self.scopes.len() as u64).saturating_sub(1)
     }
 
     /// Every open line of control waits for a person, and nothing is in flight.

@@ -253,6 +253,9 @@ pub enum FanOutput {
     Only,
 }
 
+/// Items, passes, or entries by jumps that a loop may allow. A run keeps each of them, and it may not have many more steps.
+pub const MAX_PASSES: u32 = 50_000;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Each {
     pub over: Over,

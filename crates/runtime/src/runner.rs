@@ -269,6 +269,8 @@ impl Runner {
                     if resting || !self.run()?.has_decisions() {
                         return Ok(resting);
                     }
+                    // A store in memory never waits, and other runs are to go on beside a long loop.
+                    tokio::task::yield_now().await;
                 }
                 // Somebody appended first: read on, and decide again what came in.
                 Err(Error::Conflict { .. }) => inputs = self.reload(&entry.events).await?,
@@ -887,12 +889,46 @@ mod tests {
 
     #[tokio::test]
     async fn more_decisions_than_fit_into_one_turn_are_taken_in_the_next() {
-        let text = "name: long\nsteps:\n  - { id: each, for_each: input.list, max: 100000, do: [{ set: { x: 1 } }] }\noutput: done\n";
+        let text = "name: long\nsteps:\n  - { id: each, for_each: input.list, max: 50000, do: [{ set: { x: 1 } }] }\noutput: done\n";
         let worker = worker(MemoryStore::new());
         let list = vec![0; 30_000];
         let run = start(&worker, &plan(text), json!({ "list": list })).await;
         assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
-        assert_eq!(worker.row(run).await.unwrap().seq, 3, "opened, and two turns");
+        assert!(worker.row(run).await.unwrap().seq > 3, "opened, and more than two turns");
+    }
+
+    #[tokio::test]
+    async fn loops_within_loops_end_and_a_resume_does_not_begin_them_again() {
+        let text = "name: many\nsteps:\n  - id: outer\n    for_each: range(300)\n    max: 300\n    on_error: continue\n    do: [{ id: inner, repeat: [{ set: { x: 1 } }], until: 'false', max: 300, on_limit: complete }]\non_exit: [{ id: last, set: { y: 1 } }]\n";
+        let worker = worker(MemoryStore::new());
+        let run = start(&worker, &plan(text), json!({})).await;
+        assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Failed)));
+        let folded = Run::fold(&worker.store.load(run, 0).await.unwrap()).unwrap();
+        let error = folded.closed.unwrap().error.unwrap();
+        assert_eq!(error.kind, ErrorKind::Limit);
+        assert!(error.message.starts_with("the run came to more than 50004 steps, passes"), "{}", error.message);
+        let last = folded.scopes.last().unwrap();
+        assert_eq!((last.kind, last.steps.len()), (ScopeKind::Exit, 1), "its exit step ran");
+        let resume = Signal::Resume(Default::default());
+        worker.signal(run, vec![Event::Signalled { signal: resume, by: String::new() }]).await.unwrap();
+        assert_eq!(worker.adopt(Which::Any).await, Ok(vec![run]));
+        assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Failed)));
+        let again = Run::fold(&worker.store.load(run, 0).await.unwrap()).unwrap();
+        assert!(again.scopes.len() < folded.scopes.len() + 10, "it did not go on");
+    }
+
+    #[tokio::test]
+    async fn a_cancel_is_heard_between_the_turns_of_a_long_loop() {
+        let text = "name: long\nsteps:\n  - { id: r, repeat: [{ set: { x: 1 } }], until: 'false', max: 50000 }\n";
+        let worker = worker(MemoryStore::new());
+        let run = start(&worker, &plan(text), json!({})).await;
+        let mut tail = worker.store.tail();
+        while worker.row(run).await.unwrap().seq < 2 {
+            tail.recv().await.unwrap();
+        }
+        worker.signal(run, vec![Event::Signalled { signal: Signal::Cancel, by: String::new() }]).await.unwrap();
+        assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Cancelled)));
+        assert!(worker.row(run).await.unwrap().seq < 10, "long before the last of its turns");
     }
 
     #[tokio::test]

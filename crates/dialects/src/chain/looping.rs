@@ -93,13 +93,13 @@ impl Reader<'_> {
         self.only(fields, &["input_path", "max_items"], "for_each");
         let field = given(fields, "input_path");
         let path = field.map(|field| self.loop_path(field)).unwrap_or_default();
-        let max = given(fields, "max_items").and_then(|field| self.whole(field, 1)).unwrap_or(DEFAULT_MAX);
+        let max = given(fields, "max_items").and_then(|field| self.passes(field)).unwrap_or(DEFAULT_MAX);
         Loop::ForEach { path, max, span: field.map_or(fields.span, |field| field.node.span) }
     }
 
     fn repeat_until(&mut self, fields: &Fields<'_>) -> Option<Loop> {
         self.only(fields, &["max_iters", "predicate_path", "predicate_value"], "repeat_until");
-        let max = given(fields, "max_iters").and_then(|field| self.whole(field, 1)).unwrap_or(DEFAULT_MAX);
+        let max = given(fields, "max_iters").and_then(|field| self.passes(field)).unwrap_or(DEFAULT_MAX);
         let (Some(path), Some(value)) = (given(fields, "predicate_path"), given(fields, "predicate_value")) else {
             let message = "a loop of type `repeat_until` needs `predicate_path` and `predicate_value`";
             let help = "for example `\"predicate_path\": \"status\", \"predicate_value\": \"complete\"`";

@@ -365,7 +365,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
             self.reader.no_effect(field, "on a loop over a list", "it belongs to a loop with a `condition`");
         }
         let (max, on) = (part.keys.get("max_iterations"), self.read[number].on.clone());
-        let max = max.and_then(|field| self.reader.whole(field, 1)).or(self.settings.max_iterations);
+        let max = max.and_then(|field| self.reader.passes(field)).or(self.settings.max_iterations);
         let max = max.unwrap_or(DEFAULT_LIMIT);
         let delay_ms = delay.and_then(|field| self.reader.duration(field)).unwrap_or_default();
         let steps = self.sequence(body);
@@ -381,7 +381,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
     fn map(&mut self, number: usize, body: &[usize]) -> Kind {
         let keys = &self.nodes.parts[number].keys;
         let (max, width) = (keys.get("max_items"), keys.get("concurrency_limit"));
-        let max = max.and_then(|field| self.reader.whole(field, 1)).or(self.settings.max_items);
+        let max = max.and_then(|field| self.reader.passes(field)).or(self.settings.max_items);
         let max = max.unwrap_or(DEFAULT_LIMIT);
         let width = width.and_then(|field| self.reader.whole(field, 1)).unwrap_or(max);
         let span = self.nodes.parts[number].span;

@@ -301,7 +301,7 @@ impl Reader<'_> {
             }
         };
         let at_once = at.fields.get("at_once").and_then(|field| self.at_once(field)).unwrap_or(1);
-        let max = at.fields.get("max").and_then(|field| self.whole(field, 1)).unwrap_or(DEFAULT_MAX);
+        let max = at.fields.get("max").and_then(|field| self.passes(field)).unwrap_or(DEFAULT_MAX);
         let on_limit = self.on_limit(at.fields, ("truncate", OnLimit::Truncate));
         Kind::ForEach { items, steps, at_once, max, on_limit }
     }
@@ -339,7 +339,7 @@ impl Reader<'_> {
             self.problems.push(problem.help("add `until:` with a condition, or `max: N` and `on_limit: complete`"));
         }
         let delay_ms = at.fields.get("delay").and_then(|field| self.duration(field)).unwrap_or_default();
-        let max = at.fields.get("max").and_then(|field| self.whole(field, 1)).unwrap_or(DEFAULT_MAX);
+        let max = at.fields.get("max").and_then(|field| self.passes(field)).unwrap_or(DEFAULT_MAX);
         Kind::Repeat { while_, until, delay_ms, steps, max, on_limit }
     }
 
@@ -497,7 +497,7 @@ impl Reader<'_> {
     }
 
     fn goto_step(&mut self, at: &At<'_, '_>) -> Kind {
-        let max = at.fields.get("max").and_then(|field| self.whole(field, 1));
+        let max = at.fields.get("max").and_then(|field| self.passes(field));
         match self.target(at.field) {
             Some(to) => Kind::Goto { to, max },
             None => Kind::Set(Vec::new()),

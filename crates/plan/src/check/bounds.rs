@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use super::flow::{Flow, ways};
 use super::graph::Graph;
-use crate::{Each, Fan, Node, NodeId, Op, Plan, Problem, Problems, WaitFor};
+use crate::{Each, Fan, MAX_PASSES, Node, NodeId, Op, Plan, Problem, Problems, WaitFor};
 
 /// More attempts than this is a loop in disguise.
 pub(super) const MAX_ATTEMPTS: u32 = 100;
@@ -32,6 +32,7 @@ fn numbers(node: &Node, problems: &mut Problems) {
     if node.retry.max_attempts > MAX_ATTEMPTS {
         refuse(format!("`max_attempts` is {}, and at most {MAX_ATTEMPTS}", node.retry.max_attempts));
     }
+    node.limit.and_then(too_many).into_iter().for_each(&mut refuse);
     if node.timeout_ms == Some(0) {
         refuse("`timeout` must be longer than nothing".to_owned());
     }
@@ -44,7 +45,12 @@ fn numbers(node: &Node, problems: &mut Problems) {
 
 fn loop_numbers(each: &Each) -> Vec<String> {
     let bounds = [(each.max, "`max` must be at least 1"), (each.width, "`at_once` must be at least 1")];
-    bounds.iter().filter(|(number, _)| *number == 0).map(|(_, message)| (*message).to_owned()).collect()
+    let none = bounds.iter().filter(|(number, _)| *number == 0).map(|(_, message)| (*message).to_owned());
+    none.chain(too_many(each.max)).collect()
+}
+
+fn too_many(max: u32) -> Option<String> {
+    (max > MAX_PASSES).then(|| format!("`max` is {max}, and at most {MAX_PASSES}"))
 }
 
 fn lane_numbers(fan: &Fan) -> Option<String> {

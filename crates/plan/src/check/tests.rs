@@ -310,6 +310,11 @@ fn conditions_and_lists() {
 fn bounds() {
     steps(json!([{"id": "e", "for_each": "input.many", "max": 0, "do": []}]), &["error: `max` must be at least 1"]);
     steps(json!([{"id": "r", "repeat": [step("b")], "max": 0}]), &["error: `max` must be at least 1"]);
+    let endless = "error: `max` is 50001, and at most 50000";
+    steps(json!([{"id": "e", "for_each": "input.many", "max": 50_001, "do": [step("b")]}]), &[endless]);
+    steps(json!([{"id": "r", "repeat": [step("b")], "max": 50_001}]), &[endless]);
+    steps(json!([{"id": "r", "repeat": [step("b")], "max": 50_000}]), &[]);
+    steps(json!([step("b"), {"id": "g", "goto": "b", "when": "input.flag", "max": 50_001}]), &[endless]);
     steps(json!([{"id": "b", "tool": "read_file", "retry": 101}]), &["error: `max_attempts` is 101, and at most 100"]);
     steps(json!([{"id": "b", "tool": "read_file", "retry": 100}]), &[]);
     steps(json!([{"id": "b", "tool": "read_file", "timeout": 0}]), &["error: `timeout` must be longer than nothing"]);
