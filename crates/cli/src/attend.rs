@@ -121,8 +121,14 @@ impl Attended<'_> {
 
     /// Tells what is in the journal and was not told yet.
     async fn catch_up(&mut self) -> anyhow::Result<()> {
-        let notices = self.following.so_far().await?;
-        self.tell(&notices).await
+        // What is told comes in batches; whoever is behind has more than one to hear.
+        loop {
+            let notices = self.following.so_far().await?;
+            if notices.is_empty() {
+                return Ok(());
+            }
+            self.tell(&notices).await?;
+        }
     }
 
     async fn tell(&mut self, notices: &[Notice]) -> anyhow::Result<()> {

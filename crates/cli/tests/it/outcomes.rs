@@ -17,6 +17,15 @@ fn completed_prints_its_result_and_nothing_else() {
 }
 
 #[test]
+fn the_end_of_a_run_of_many_steps_is_told() {
+    let home = Home::new(
+        "name: long\nsteps:\n  - { id: r, repeat: [{ set: { x: 1 } }], until: 'false', max: 30000, on_limit: complete }\n",
+    );
+    let run = home.relais(&["run", "flow.yaml"]);
+    run.expect(0).says("completed");
+}
+
+#[test]
 fn each_outcome_has_its_code() {
     let stop = "name: s\nsteps:\n  - { id: quiet, stop_if: 'true' }\n";
     let fail = "name: f\nsteps:\n  - { id: read, tool: read_file, with: { path: none.txt } }\n";
