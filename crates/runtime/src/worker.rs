@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use relais_engine::*;
 use relais_store::{Change, Claim, Error, Filter, NewRun, Owner, Row, Store, Which};
-use tokio::sync::{Notify, Semaphore, broadcast, mpsc, watch};
+use tokio::sync::{Notify, RwLock, Semaphore, broadcast, mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
@@ -60,6 +60,8 @@ pub struct Worker {
     loading: Semaphore,
     /// Nothing new is taken up any more.
     draining: AtomicBool,
+    /// Held by whoever is about to take something up; see `drain`.
+    taking: RwLock<()>,
     timers: Mutex<BinaryHeap<Reverse<(Millis, RunId)>>>,
     timer_set: Notify,
 }
@@ -116,6 +118,7 @@ impl Worker {
             left: Notify::new(),
             loading: Semaphore::new(MAX_LOADING),
             draining: AtomicBool::new(false),
+            taking: RwLock::default(),
             timers: Mutex::default(),
             timer_set: Notify::new(),
         });
@@ -150,7 +153,8 @@ impl Worker {
 
     /// A new run, durable when this returns; the work on it goes on in the background.
     pub async fn create(self: &Arc<Worker>, opened: Opened, key: Option<String>) -> Result<RunId, Error> {
-        self.create_idle(opened, key, self.room() > 0).await
+        let turn = self.turn_at_taking().await;
+        self.create_idle(opened, key, turn.is_some() && self.room() > 0).await
     }
 
     /// A new run, durable when this returns, that another process is to take up.
@@ -177,7 +181,8 @@ impl Worker {
     /// Takes a run up, whatever it waits for, unless somebody alive works on it. Says whether it is now ours. While
     /// this process shuts down, a run that waits is left as it is.
     pub async fn take_up(self: &Arc<Worker>, run: RunId) -> Result<bool, Error> {
-        if self.is_draining() && !locked(&self.active).contains_key(&run) {
+        let turn = self.turn_at_taking().await;
+        if turn.is_none() && !locked(&self.active).contains_key(&run) {
             return Ok(false);
         }
         self.take(run).await
@@ -194,15 +199,16 @@ impl Worker {
 
     /// Takes up what is due or orphaned, as far as there is room.
     pub async fn adopt(self: &Arc<Worker>, which: Which) -> Result<Vec<RunId>, Error> {
+        let turn = self.turn_at_taking().await;
         match self.room().min(CLAIM_LIMIT) {
-            0 => Ok(Vec::new()),
-            limit => self.claim(which, limit).await,
+            limit if limit > 0 && turn.is_some() => self.claim(which, limit).await,
+            _ => Ok(Vec::new()),
         }
     }
 
     /// How many runs may still be taken up.
     fn room(&self) -> usize {
-        if self.is_draining() { 0 } else { MAX_ACTIVE.saturating_sub(locked(&self.active).len()) }
+        MAX_ACTIVE.saturating_sub(locked(&self.active).len())
     }
 
     async fn claim(self: &Arc<Worker>, which: Which, limit: usize) -> Result<Vec<RunId>, Error> {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use relais_engine::RunId;
+use tokio::sync::RwLockReadGuard;
 use tokio::time::Instant;
 
 use super::{Worker, locked};
@@ -21,6 +22,18 @@ impl Worker {
         self.timer_set.notify_one();
     }
 
+    /// A turn at taking something up, none while this process shuts down. Whoever shuts down waits for the turns of
+    /// others: a run that was let go would be claimed again by one who had looked before.
+    pub(super) async fn turn_at_taking(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        let turn = self.taking.read().await;
+        (!self.is_draining()).then_some(turn)
+    }
+
+    async fn nothing_is_taken(&self) {
+        self.stop_taking();
+        drop(self.taking.write().await);
+    }
+
     /// How many runs this process works on.
     pub fn at_work(&self) -> usize {
         locked(&self.active).len()
@@ -29,7 +42,7 @@ impl Worker {
     /// Waits until nothing is at work here any more. A run is let go when the time is over that its workflow wants for
     /// this, else `grace`. Answers the runs that were let go.
     pub async fn drain(self: &Arc<Worker>, grace: Duration) -> Vec<RunId> {
-        self.stop_taking();
+        self.nothing_is_taken().await;
         let began = Instant::now();
         let mut left = Vec::new();
         loop {
@@ -66,7 +79,7 @@ impl Worker {
 
     /// Lets everything go at once; answers the runs.
     pub async fn let_everything_go(self: &Arc<Worker>) -> Vec<RunId> {
-        self.stop_taking();
+        self.nothing_is_taken().await;
         let runs: Vec<RunId> = locked(&self.active).keys().copied().collect();
         self.let_all_go(&runs).await;
         runs
