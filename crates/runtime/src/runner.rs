@@ -894,7 +894,7 @@ mod tests {
         let list = vec![0; 30_000];
         let run = start(&worker, &plan(text), json!({ "list": list })).await;
         assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
-        assert!(worker.row(run).await.unwrap().seq > 3, "opened, and more than two turns");
+        assert_eq!(worker.row(run).await.unwrap().seq, 17, "opened, and sixteen turns");
     }
 
     #[tokio::test]
