@@ -1,13 +1,14 @@
 //! Events: somebody says that something happened. It starts runs of the triggers for its type and wakes the runs that
 //! wait for it, each once.
 
-use relais_engine::{Awaiting, Command, CommandId, Entry, Event, FORMAT, Millis, Run, RunId};
-use relais_store::{Awaited, Batch, Expect};
+use relais_engine::{Awaiting, Command, CommandId, Entry, Event, Millis, Run, RunId};
+use relais_store::{Awaited, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::kept::{self, At, Kept};
+use crate::runs::Words;
 use crate::sent::{Fate, REMEMBERED_MS, Sent};
 use crate::{Error, Service, TriggerRecord};
 
@@ -17,8 +18,6 @@ const MAX_NAME_BYTES: usize = 255;
 const PAGE: usize = 1_000;
 /// Runs that one event may wake: each is read and written while its publisher waits.
 const MAX_WOKEN: usize = 100_000;
-/// How often an event is offered to a run that moves on at the same time.
-const MAX_TRIES: usize = 100;
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -164,32 +163,19 @@ impl Service {
         Err(Error::Busy(format!("more than {MAX_WOKEN} runs wait for the event {kind}; it cannot wake them all")))
     }
 
-    /// Gives the event to each step of a run that waits for it. It is appended behind exactly what was read, so that no
-    /// step gets it twice; says whether any got it.
+    /// Gives the event to each step of a run that waits for it, to none twice; says whether any got it.
     async fn wake(&self, run: RunId, happened: &Happened, id: &str) -> Result<bool, Error> {
         let by = format!("event:{id}");
-        for _ in 0..MAX_TRIES {
-            let row = self.worker().row(run).await?;
-            let entries = self.core.store.load(run, 0).await?;
-            if has_received(&entries, &by) {
-                return Ok(true);
+        let fits = |entries: &[Entry], state: &Run| {
+            if has_received(entries, &by) {
+                return Ok(Words::WereSaid);
             }
-            let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
-            let events: Vec<Event> = waits(&state, &happened.kind)
+            let events: Vec<Event> = waits(state, &happened.kind)
                 .map(|id| Event::Received { id, value: happened.data.clone(), by: by.clone() })
                 .collect();
-            if events.is_empty() || state.closed.is_some() {
-                return Ok(false);
-            }
-            // Behind what the row shows; where the journal was longer already, this is refused and tried again.
-            let entry = Entry { seq: row.seq + 1, at: self.core.clock.now(), version: FORMAT, events };
-            match self.core.store.append(Batch::said(row, entry)).await {
-                Ok(()) => return self.take_up(run).await.map(|()| true),
-                Err(relais_store::Error::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Error::Busy(format!("run {run} moves on too fast to be told of an event; publish it again")))
+            Ok(if events.is_empty() || state.closed.is_some() { Words::None } else { Words::These(events) })
+        };
+        self.say_all(run, fits).await
     }
 }
 

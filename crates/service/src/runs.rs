@@ -492,16 +492,29 @@ impl Service {
         self.say(run, still_asked).await.map(drop)
     }
 
-    /// Appends what fits how the run stands, behind exactly what was read: where it has moved on meanwhile, it is looked
-    /// at again. Then somebody must be at work on it, and if nobody is, we are. Says whether there was anything to say.
+    /// One thing said to a run, if it fits how the run stands.
     async fn say(&self, run: RunId, fits: impl Fn(&Run) -> Result<Option<Event>, Error>) -> Result<bool, Error> {
+        self.say_all(run, |_, state| Ok(fits(state)?.map_or(Words::None, |event| Words::These(vec![event])))).await
+    }
+
+    /// Appends what fits how the run stands, behind exactly what was read: where it has moved on meanwhile, it is looked
+    /// at again. Then somebody must be at work on it, and if nobody is, we are. Says whether it was said, now or before.
+    pub(crate) async fn say_all(
+        &self,
+        run: RunId,
+        fits: impl Fn(&[Entry], &Run) -> Result<Words, Error>,
+    ) -> Result<bool, Error> {
         for _ in 0..SAY_TRIES {
             // The row first: where the journal is longer already, the append is refused and tried again.
             let row = self.row(run).await?;
             let entries = self.core.store.load(run, 0).await?;
             let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
-            let Some(event) = fits(&state)? else { return Ok(false) };
-            let entry = Entry { seq: row.seq + 1, at: self.core.clock.now(), version: FORMAT, events: vec![event] };
+            let events = match fits(&entries, &state)? {
+                Words::These(events) => events,
+                Words::WereSaid => return Ok(true),
+                Words::None => return Ok(false),
+            };
+            let entry = Entry { seq: row.seq + 1, at: self.core.clock.now(), version: FORMAT, events };
             match self.core.store.append(Batch::said(row, entry)).await {
                 Ok(()) => return self.take_up(run).await.map(|()| true),
                 Err(relais_store::Error::Conflict { .. }) => {}
@@ -517,6 +530,14 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// What there is to say to a run as it stands.
+pub(crate) enum Words {
+    These(Vec<Event>),
+    /// They are in its journal already.
+    WereSaid,
+    None,
 }
 
 /// What a resume says to a run; nothing where the run needs no word, only somebody at work on it.

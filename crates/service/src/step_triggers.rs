@@ -13,7 +13,7 @@ use relais_store::{Edit, Expect};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::kept::{self, At, Kept};
+use crate::kept::{self, At, Order};
 use crate::schedules::PAUSED;
 use crate::steps::MAX_PAGE;
 use crate::workflows::must_be_unchanged;
@@ -249,12 +249,7 @@ impl Service {
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<At<TriggerRecord>>, Option<String>), Error> {
-        let limit = limit.min(MAX_PAGE);
-        let mut found: Vec<At<TriggerRecord>> = self.page_kept(None, after, limit + 1).await?;
-        let has_more = found.len() > limit;
-        found.truncate(limit);
-        let next = found.last().filter(|_| has_more).map(|last| last.it.id());
-        Ok((found, next))
+        self.paged(Order::ById, after, limit.min(MAX_PAGE)).await
     }
 
     /// Changes what a trigger does. One that goes on as before keeps its next time.

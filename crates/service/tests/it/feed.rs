@@ -9,16 +9,7 @@ use relais_service::{Checked, Error, Fired, Fork, ResumeWith, Service, Start, Us
 use relais_store::{Edit, Error as StoreError, Expect, Fault, Find, MemoryStore, Record, RecordKey, Store};
 use uuid::Uuid;
 
-use crate::setup::{ONE_WORD, Setup};
-
-const FLOW: &str = r#"
-name: flow
-notify: { on_complete: true }
-agents:
-  talker: { model: script/word.json, instructions: Say a word. }
-steps:
-  - { id: first, agent: talker, prompt: "one" }
-"#;
+use crate::setup::{FLOW, ONE_WORD, Setup};
 
 const CHAIN: &str = r#"
 name: chain

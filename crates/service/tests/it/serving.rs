@@ -5,16 +5,7 @@ use std::time::Duration;
 use relais_engine::RunStatus;
 use relais_service::{Error, Readiness, Retention, Start};
 
-use crate::setup::{ONE_WORD, Setup};
-
-const FLOW: &str = r#"
-name: flow
-notify: { on_complete: true }
-agents:
-  talker: { model: script/word.json, instructions: Say a word. }
-steps:
-  - { id: first, agent: talker, prompt: "one" }
-"#;
+use crate::setup::{FLOW, ONE_WORD, Setup};
 
 const GRACE: Duration = Duration::from_secs(60);
 

@@ -19,6 +19,16 @@ pub struct Setup {
 pub const ONE_WORD: (&str, &str) =
     ("word.json", r#"[{ "text": "word", "usage": { "prompt": 10, "completion": 1, "model_calls": 1 } }]"#);
 
+/// Says one word, and tells of its end.
+pub const FLOW: &str = r#"
+name: flow
+notify: { on_complete: true }
+agents:
+  talker: { model: script/word.json, instructions: Say a word. }
+steps:
+  - { id: first, agent: talker, prompt: "one" }
+"#;
+
 impl Setup {
     pub fn with(files: &[(&str, &str)]) -> Setup {
         Setup::set(Settings::default(), files)
