@@ -13,7 +13,6 @@ mod given;
 mod interrupts;
 mod library;
 mod lists;
-mod news;
 mod offer;
 mod onward;
 mod progress;

@@ -21,6 +21,8 @@ mod workflows;
 
 /// What the API answers, for those who read it in Rust: the fields have the same names on both sides.
 pub mod views {
+    pub use super::events::{EventEffects, Reaction};
+    pub use super::notifications::NotificationRow;
     pub use super::portable::ImportedView;
     pub use super::usage::{UsagePart, UsageReport, UsageSum};
     pub use super::versions::VersionView;

@@ -1,13 +1,13 @@
 //! `relais event`: says that something happened.
 
 use relais_engine::RunId;
+use relais_server::views::{EventEffects, Reaction};
 use relais_service::Happened;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::lists::{List, json_lines};
-use crate::news::{Effects, Reaction};
 use crate::session::{Global, Session};
 use crate::{given, screen, words};
 
@@ -53,11 +53,12 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// Sees to it that somebody works on the runs. Those of an event that was published before are cared for already.
-async fn go_on(session: &Session, effects: &Effects) -> anyhow::Result<()> {
+async fn go_on(session: &Session, effects: &EventEffects) -> anyhow::Result<()> {
     if effects.repeated {
         return Ok(());
     }
-    for run in effects.runs() {
+    let started = effects.started.iter().filter_map(|reaction| reaction.run);
+    for run in started.chain(effects.woken.iter().copied()) {
         let root = session.root_of(run).await?;
         if session.is_left_alone(root).await? {
             session.leave(root)?;
@@ -75,7 +76,7 @@ struct Line {
     reason: String,
 }
 
-fn lines(effects: &Effects) -> Vec<Line> {
+fn lines(effects: &EventEffects) -> Vec<Line> {
     let line = |effect, one: &Reaction| Line {
         effect,
         workflow: one.workflow_id.to_string(),

@@ -1,10 +1,10 @@
 //! `relais notifications`: what people are told of ended runs.
 
+use relais_server::views::NotificationRow;
 use uuid::Uuid;
 
 use crate::exit::Exit;
 use crate::lists::List;
-use crate::news::News;
 use crate::session::{Global, Session};
 use crate::{screen, words};
 
@@ -71,7 +71,7 @@ async fn list(session: &Session, unread: bool, limit: usize, json: bool) -> anyh
     List { items: &found, more, json, none }.show(["NOTIFICATION", "AT", "READ", "TITLE", "TEXT"], cells)
 }
 
-fn cells(one: &News) -> [String; 5] {
+fn cells(one: &NotificationRow) -> [String; 5] {
     let read = if one.read { "yes" } else { "no" };
     [
         one.id.to_string(),

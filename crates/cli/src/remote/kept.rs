@@ -1,7 +1,7 @@
 //! A server asked about things that are kept besides runs: versions, packages, agents, notifications, usage, events;
 //! and about the tools and models that it has.
 
-use relais_server::views::{ImportedView, UsageReport, VersionView};
+use relais_server::views::{EventEffects, ImportedView, NotificationRow, UsageReport, VersionView};
 use relais_service::{Error, Happened, OnClash, UsageBy, UsageQuestion};
 use reqwest::Method;
 use serde::Deserialize;
@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::{Client, wire};
 use crate::library::{Agent, Employment, Shelved};
-use crate::news::{Effects, News};
 use crate::offer::{Provider, Tools};
 
 #[derive(Deserialize)]
@@ -88,22 +87,22 @@ impl Client {
         self.get(&wire::with_query("/usage", &query)).await
     }
 
-    pub async fn notifications(&self, unread: bool, limit: usize) -> Result<(Vec<News>, bool), Error> {
+    pub async fn notifications(&self, unread: bool, limit: usize) -> Result<(Vec<NotificationRow>, bool), Error> {
         let query = [("unread", unread.to_string()), ("limit", limit.to_string())];
-        let page: wire::Items<News> = self.get(&wire::with_query("/notifications", &query)).await?;
+        let page: wire::Items<NotificationRow> = self.get(&wire::with_query("/notifications", &query)).await?;
         Ok((page.items, page.next.is_some()))
     }
 
     pub async fn mark_notification(&self, id: Uuid, read: bool) -> Result<(), Error> {
         let request = self.request(Method::PATCH, &format!("/notifications/{id}")).json(&json!({ "read": read }));
-        self.read::<News>(request).await.map(drop)
+        self.read::<NotificationRow>(request).await.map(drop)
     }
 
     pub async fn mark_all_notifications(&self) -> Result<usize, Error> {
         Ok(self.post::<Marked>("/notifications/read", &json!({})).await?.marked)
     }
 
-    pub async fn publish_event(&self, happened: &Happened) -> Result<Effects, Error> {
+    pub async fn publish_event(&self, happened: &Happened) -> Result<EventEffects, Error> {
         let Happened { kind, data, id } = happened;
         self.post("/events", &json!({ "type": kind, "data": data, "id": id })).await
     }

@@ -1,14 +1,13 @@
 //! What a session is asked about things that are kept besides runs: versions, packages, agents, notifications, usage,
 //! events.
 
-use relais_server::views::{ImportedView, UsageReport, VersionView};
+use relais_server::views::{EventEffects, ImportedView, NotificationRow, UsageReport, VersionView};
 use relais_service::{AgentChange, Error, Happened, NewAgent, OnClash, Service, UsageQuestion, WorkflowStatus};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::Session;
 use crate::library::{Agent, Employment, Shelved, Shelving};
-use crate::news::{Effects, News};
 
 impl Session {
     /// The versions of a workflow, newest first, and whether there are more.
@@ -115,13 +114,13 @@ impl Session {
     }
 
     /// Notifications, newest first, and whether there are more.
-    pub async fn notifications(&self, unread: bool, limit: usize) -> Result<(Vec<News>, bool), Error> {
+    pub async fn notifications(&self, unread: bool, limit: usize) -> Result<(Vec<NotificationRow>, bool), Error> {
         match self {
             Session::Local(service) => {
                 take_note(service).await?;
                 let found = service.notifications(unread, None, limit + 1).await?;
                 let more = found.len() > limit;
-                Ok((found.into_iter().take(limit).map(News::from).collect(), more))
+                Ok((found.into_iter().take(limit).map(NotificationRow::from).collect(), more))
             }
             Session::Remote(client) => client.notifications(unread, limit).await,
         }
@@ -145,9 +144,9 @@ impl Session {
         }
     }
 
-    pub async fn publish_event(&self, happened: Happened) -> Result<Effects, Error> {
+    pub async fn publish_event(&self, happened: Happened) -> Result<EventEffects, Error> {
         match self {
-            Session::Local(service) => service.publish_event(happened).await.map(Effects::from),
+            Session::Local(service) => service.publish_event(happened).await.map(EventEffects::from),
             Session::Remote(client) => client.publish_event(&happened).await,
         }
     }

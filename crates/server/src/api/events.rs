@@ -34,26 +34,26 @@ struct PublishEvent {
 }
 
 /// What an event did.
-#[derive(Debug, Serialize, ToSchema)]
-struct EventEffects {
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct EventEffects {
     /// Runs that it starts.
-    started: Vec<Reaction>,
+    pub started: Vec<Reaction>,
     /// Triggers for its type that it does not start, and why.
-    declined: Vec<Reaction>,
+    pub declined: Vec<Reaction>,
     /// Runs that waited for it and go on.
-    woken: Vec<Uuid>,
+    pub woken: Vec<Uuid>,
     /// Whether an event of this id was published before; then this is what it did.
-    repeated: bool,
+    pub repeated: bool,
 }
 
 /// What a trigger made of it.
-#[derive(Debug, Serialize, ToSchema)]
-struct Reaction {
-    workflow_id: Uuid,
-    trigger: Uuid,
-    reason: String,
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct Reaction {
+    pub workflow_id: Uuid,
+    pub trigger: Uuid,
+    pub reason: String,
     /// Null where nothing starts, or while it waits for the run before it.
-    run: Option<Uuid>,
+    pub run: Option<Uuid>,
 }
 
 impl From<Fate> for Reaction {

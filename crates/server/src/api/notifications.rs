@@ -24,18 +24,18 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 /// What was told of a run.
-#[derive(Debug, Serialize, ToSchema)]
-struct NotificationRow {
-    id: Uuid,
-    at: String,
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct NotificationRow {
+    pub id: Uuid,
+    pub at: String,
     /// `run.completed` or `run.failed`.
-    kind: String,
-    title: String,
-    text: String,
-    run: Uuid,
+    pub kind: String,
+    pub title: String,
+    pub text: String,
+    pub run: Uuid,
     /// The id of the workflow, or its name where it is not kept.
-    workflow: String,
-    read: bool,
+    pub workflow: String,
+    pub read: bool,
 }
 
 impl From<At<Notification>> for NotificationRow {

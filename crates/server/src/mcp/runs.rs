@@ -24,6 +24,11 @@ pub fn wait_seconds(default: u64) -> Value {
         "description": "How long to wait for the end; 0 answers at once." })
 }
 
+fn simulate() -> Value {
+    json!({ "type": "boolean", "default": false,
+        "description": "Made-up answers in place of every model and tool: costs nothing, changes nothing." })
+}
+
 pub fn run_spec() -> Spec {
     Spec {
         name: "run_workflow",
@@ -41,7 +46,7 @@ pub fn run_spec() -> Spec {
             "input": { "type": "object", "description": "The workflow's input, as its input schema says; get_workflow shows it." },
             "thread_id": text("The conversation that the run belongs to; may be left out."),
             "user_id": user_id(),
-            "simulate": { "type": "boolean", "default": false, "description": "Made-up answers in place of every model and tool: costs nothing, changes nothing." },
+            "simulate": simulate(),
             "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
         }),
         required: &[],
@@ -73,7 +78,7 @@ pub fn execute_spec() -> Spec {
             "threadId": text("The conversation that the run belongs to; may be left out."),
             "thread_id": same_as("threadId"),
             "user_id": user_id(),
-            "simulate": { "type": "boolean", "default": false, "description": "Made-up answers in place of every model and tool: costs nothing, changes nothing." },
+            "simulate": simulate(),
             "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
         }),
         required: &[],

@@ -135,10 +135,10 @@ const CLIENTS: usize = 200;
 #[tokio::test(flavor = "multi_thread")]
 async fn many_watchers_of_a_busy_run_see_the_same() {
     let setup = Arc::new(Setup::new().await);
-    let items = serde_json::to_string(&(0..300).collect::<Vec<u32>>()).unwrap();
+    let items = serde_json::to_string(&(0..400).collect::<Vec<u32>>()).unwrap();
     let busy = format!(
         "name: busy\nagents: {{ a: {{ model: script/word.json, instructions: hi }} }}\nsteps:\n\
-         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  max: 300\n  do:\n\
+         - {{ id: go, wait: {{ signal: go }} }}\n- id: all\n  for_each: {items}\n  max: 400\n  do:\n\
          \x20 - {{ id: say, agent: a, prompt: \"{{{{ item }}}}\" }}\n"
     );
     let run = setup.begin(&busy).await;
@@ -156,7 +156,7 @@ async fn many_watchers_of_a_busy_run_see_the_same() {
     }
     // More than is shared among watchers, so those who come now read the journal.
     let late = read(open(&setup, run, None).await, usize::MAX).await;
-    assert!(late.len() > 1_100, "{}", late.len());
+    assert!(late.len() > 1_200, "{}", late.len());
     for (n, told) in seen.iter().enumerate() {
         assert!(*told == late, "client {n} saw {} of {} events", told.len(), late.len());
     }

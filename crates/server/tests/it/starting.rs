@@ -145,6 +145,16 @@ async fn a_webhook_starts_a_run_with_what_was_sent_if_the_filter_lets_it() {
     assert_eq!(answered(page, Some(body)).await.0, 403);
 }
 
+/// A webhook that hears only who knows the secret.
+async fn with_signed_hook() -> Setup {
+    let mut settings = Settings::default();
+    settings.secrets.insert("ORDER_SECRET".into(), "a long secret".into());
+    let setup = Setup::with(settings).await;
+    let trigger = "{ webhook: { id: signed, secret: \"${ORDER_SECRET}\" }, overlap: allow }";
+    setup.keep(&format!("{PAID}triggers: [{trigger}]\n")).await;
+    setup
+}
+
 fn signed(setup: &Setup, body: &str, secret: &str) -> RequestBuilder {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body.as_bytes());
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -153,11 +163,7 @@ fn signed(setup: &Setup, body: &str, secret: &str) -> RequestBuilder {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_with_a_secret_hears_only_who_signs() {
-    let mut settings = Settings::default();
-    settings.secrets.insert("ORDER_SECRET".into(), "a long secret".into());
-    let setup = Setup::with(settings).await;
-    let trigger = "{ webhook: { id: signed, secret: \"${ORDER_SECRET}\" }, overlap: allow }";
-    setup.keep(&format!("{PAID}triggers: [{trigger}]\n")).await;
+    let setup = with_signed_hook().await;
     let body = r#"{"order": 1}"#;
     assert_eq!(answered(signed(&setup, body, "a long secret"), None).await.0, 202);
     let (status, problem) = answered(signed(&setup, body, "another"), None).await;
@@ -169,11 +175,7 @@ async fn a_webhook_with_a_secret_hears_only_who_signs() {
 /// What a stranger sends is counted: it neither fills the list of decisions nor pushes anything out of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrongly_signed_is_counted_and_soon_not_heard() {
-    let mut settings = Settings::default();
-    settings.secrets.insert("ORDER_SECRET".into(), "a long secret".into());
-    let setup = Setup::with(settings).await;
-    let trigger = "{ webhook: { id: signed, secret: \"${ORDER_SECRET}\" }, overlap: allow }";
-    setup.keep(&format!("{PAID}triggers: [{trigger}]\n")).await;
+    let setup = with_signed_hook().await;
     let body = r#"{"order": 1}"#;
     assert_eq!(answered(signed(&setup, body, "a long secret"), None).await.0, 202);
     for _ in 0..6 {
