@@ -9,7 +9,7 @@ use relais_service::Error;
 use relais_service::narrate::{Notice, What};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
 use crate::exit::Exit;
@@ -31,10 +31,11 @@ pub struct Manner {
 const CANCEL_LIMIT: Duration = Duration::from_secs(70);
 
 /// Shows a run from entry `since` on until it has ended or waits for somebody.
-pub async fn attend(session: &Session, run: RunId, since: u64, manner: Manner) -> anyhow::Result<Exit> {
+pub async fn attend(session: &Session, ear: Ear, run: RunId, since: u64, manner: Manner) -> anyhow::Result<Exit> {
     let following = session.follow(run).await?;
     let progress = Progress::new(manner.style, manner.verbose);
-    let mut attended = Attended { session, run, since, manner, following, progress, ended: None, give_up_at: None };
+    let (ended, give_up_at) = (None, None);
+    let mut attended = Attended { session, ear, run, since, manner, following, progress, ended, give_up_at };
     let outcome = attended.work().await;
     attended.progress.close();
     match outcome? {
@@ -54,6 +55,7 @@ enum Left {
 
 struct Attended<'s> {
     session: &'s Session,
+    ear: Ear,
     run: RunId,
     since: u64,
     manner: Manner,
@@ -84,7 +86,6 @@ impl Attended<'_> {
 
     async fn until_rest(&mut self, interrupts: &mut Interrupts) -> anyhow::Result<Left> {
         let session = self.session;
-        let mut live = session.live();
         let mut settled = std::pin::pin!(session.settle(self.run));
         let mut told_all = false;
         loop {
@@ -100,7 +101,7 @@ impl Attended<'_> {
                     None => told_all = true,
                 },
                 rest = &mut settled => return Ok(Left::Rest(rest?)),
-                text = heard(&mut live), if self.manner.verbose => self.progress.live(&text),
+                text = self.ear.next() => self.progress.live(&text),
                 () = tokio::time::sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
                     return Ok(Left::AtOnce);
                 }
@@ -119,8 +120,11 @@ impl Attended<'_> {
         }
     }
 
-    /// Tells what is in the journal and was not told yet.
+    /// Tells what was said or is in the journal and was not told yet.
     async fn catch_up(&mut self) -> anyhow::Result<()> {
+        while let Some(text) = self.ear.heard() {
+            self.progress.live(&text);
+        }
         // What is told comes in batches; whoever is behind has more than one to hear.
         loop {
             let notices = self.following.so_far().await?;
@@ -237,14 +241,35 @@ impl Attended<'_> {
     }
 }
 
-/// The next piece of what a model says; never anything where that cannot be heard.
-async fn heard(live: &mut Option<Receiver<LiveText>>) -> String {
-    loop {
-        let Some(receiver) = live else { return std::future::pending().await };
-        match receiver.recv().await {
-            Ok(text) => return text.text,
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => *live = None,
+/// Hears what models say while they say it, where the session can.
+pub struct Ear(Option<Receiver<LiveText>>);
+
+impl Ear {
+    /// To be opened before the run is started or spoken to: what was said before is not heard.
+    pub fn open(session: &Session, verbose: bool) -> Ear {
+        Ear(session.live().filter(|_| verbose))
+    }
+
+    /// The next piece; never anything where nothing can be heard.
+    async fn next(&mut self) -> String {
+        loop {
+            let Some(receiver) = &mut self.0 else { return std::future::pending().await };
+            match receiver.recv().await {
+                Ok(text) => return text.text,
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => self.0 = None,
+            }
+        }
+    }
+
+    /// A piece that has been said and was not asked for yet.
+    fn heard(&mut self) -> Option<String> {
+        loop {
+            match self.0.as_mut()?.try_recv() {
+                Ok(text) => return Some(text.text),
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+            }
         }
     }
 }

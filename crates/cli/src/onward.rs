@@ -3,7 +3,7 @@
 
 use relais_engine::RunId;
 
-use crate::attend::{Manner, attend};
+use crate::attend::{Ear, Manner, attend};
 use crate::exit::Exit;
 use crate::progress::Style;
 use crate::screen;
@@ -47,14 +47,17 @@ impl Onward {
         say: impl AsyncFnOnce(&Session) -> anyhow::Result<Option<Spoken>>,
     ) -> anyhow::Result<Exit> {
         let verbose = global.verbose;
-        let command = async |session: &Session| match say(session).await? {
-            Some(spoken) => self.go_on(session, &spoken, verbose).await,
-            None => Ok(Exit::Usage),
+        let command = async |session: &Session| {
+            let ear = Ear::open(session, verbose);
+            match say(session).await? {
+                Some(spoken) => self.go_on(session, ear, &spoken, verbose).await,
+                None => Ok(Exit::Usage),
+            }
         };
         if self.detach { global.hand_over(command) } else { global.serve(command) }
     }
 
-    async fn go_on(&self, session: &Session, spoken: &Spoken, verbose: bool) -> anyhow::Result<Exit> {
+    async fn go_on(&self, session: &Session, ear: Ear, spoken: &Spoken, verbose: bool) -> anyhow::Result<Exit> {
         let run = spoken.root;
         if session.worked_on_elsewhere(run).await? {
             screen::note(&format!("another process works on run {run}; `relais watch {run}` shows it"));
@@ -65,6 +68,7 @@ impl Onward {
             screen::out(&run.to_string())?;
             return Ok(Exit::Done);
         }
-        attend(session, run, spoken.since, Manner { style: Style::of(self.json), verbose, wait: self.wait }).await
+        let manner = Manner { style: Style::of(self.json), verbose, wait: self.wait };
+        attend(session, ear, run, spoken.since, manner).await
     }
 }

@@ -1,6 +1,6 @@
 //! `relais cancel`: ends a run that is going or waiting.
 
-use crate::attend::{Manner, attend};
+use crate::attend::{Ear, Manner, attend};
 use crate::exit::Exit;
 use crate::progress::Style;
 use crate::screen;
@@ -19,16 +19,17 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
-    let verbose = global.verbose;
+    let manner = Manner { style: Style::Plain, verbose: global.verbose, wait: false };
     global.serve(async |session: &Session| {
         let run = args.run.find(session).await?;
         let since = session.row(run).await?.seq;
+        let ear = Ear::open(session, manner.verbose);
         session.cancel(run).await?;
         if session.worked_on_elsewhere(run).await? {
             screen::note(&format!("run {run} was told to end"));
             return Ok(Exit::Done);
         }
-        let exit = attend(session, run, since, Manner { style: Style::Plain, verbose, wait: false }).await?;
+        let exit = attend(session, ear, run, since, manner).await?;
         // That it is cancelled is what was wanted.
         Ok(if exit == Exit::Cancelled { Exit::Done } else { exit })
     })

@@ -2,7 +2,7 @@
 
 use relais_service::Format;
 
-use crate::attend::{Manner, attend};
+use crate::attend::{Ear, Manner, attend};
 use crate::begin::Begin;
 use crate::exit::Exit;
 use crate::progress::Style;
@@ -38,8 +38,9 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let style = if args.json { Style::Json } else { Style::Stream };
     let manner = Manner { style, verbose: global.verbose, wait: args.wait };
     global.serve(async |session: &Session| {
+        let ear = Ear::open(session, manner.verbose);
         let Some(run) = args.begin.start(session).await? else { return Ok(Exit::Usage) };
-        let exit = attend(session, run, 0, manner).await?;
+        let exit = attend(session, ear, run, 0, manner).await?;
         let context = session.view(run, Format::Pipeline).await?;
         screen::note(&format!("{HEADING}\n{}", serde_json::to_string_pretty(&context)?));
         Ok(exit)

@@ -1,6 +1,6 @@
 //! `relais run`: a workflow file from its text to its result.
 
-use crate::attend::{Manner, attend};
+use crate::attend::{Ear, Manner, attend};
 use crate::begin::Begin;
 use crate::exit::Exit;
 use crate::progress::Style;
@@ -39,9 +39,12 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         return global.hand_over(async |session: &Session| start_and_leave(args.begin, session).await);
     }
     let manner = Manner { style: Style::of(args.json), verbose: global.verbose, wait: args.wait };
-    global.serve(async |session: &Session| match args.begin.start(session).await? {
-        Some(run) => attend(session, run, 0, manner).await,
-        None => Ok(Exit::Usage),
+    global.serve(async |session: &Session| {
+        let ear = Ear::open(session, manner.verbose);
+        match args.begin.start(session).await? {
+            Some(run) => attend(session, ear, run, 0, manner).await,
+            None => Ok(Exit::Usage),
+        }
     })
 }
 

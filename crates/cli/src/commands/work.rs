@@ -3,7 +3,7 @@
 use relais_engine::RunId;
 use relais_service::Service;
 
-use crate::attend::{Manner, attend};
+use crate::attend::{Ear, Manner, attend};
 use crate::exit::Exit;
 use crate::progress::Style;
 use crate::session::{Global, Session};
@@ -16,8 +16,10 @@ pub struct Args {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.serve_here(async |service: &Service| {
-        service.adopt_tree(args.run).await?;
         let session = Session::Local(service.clone());
-        attend(&session, args.run, u64::MAX, Manner { style: Style::Plain, verbose: false, wait: false }).await
+        let manner = Manner { style: Style::Plain, verbose: false, wait: false };
+        let ear = Ear::open(&session, manner.verbose);
+        service.adopt_tree(args.run).await?;
+        attend(&session, ear, args.run, u64::MAX, manner).await
     })
 }
