@@ -325,7 +325,6 @@ impl Worker {
     /// Waits until a run has ended, or waits for something other than time: a child run, for one, which may wait for
     /// time itself.
     pub async fn settle(self: &Arc<Worker>, run: RunId) -> Result<Rest, Error> {
-        let mut tail = self.store.tail();
         loop {
             let ended = locked(&self.active).get(&run).map(|a| a.ended.clone());
             if let Some(mut ended) = ended {
@@ -336,8 +335,9 @@ impl Worker {
                     None => continue,
                 }
             }
-            let row = self.row(run).await?;
-            let summary = row.summary;
+            // Listening before the look at the row, so that nothing falls between.
+            let mut tail = self.store.tail();
+            let summary = self.row(run).await?.summary;
             match summary.status {
                 status if status.is_final() => return Ok(Rest::Ended(status)),
                 RunStatus::Waiting if summary.wake_at.is_none() || !only_time(&summary.awaits) => {
