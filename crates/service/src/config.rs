@@ -7,7 +7,7 @@ use relais_runtime::settings::Settings;
 use toml::de::{DeTable, DeValue};
 
 use crate::Error;
-use crate::notify::{self, Mistake};
+use crate::feed::notify::{self, Mistake};
 
 /// The name of the configuration file, in the home folder and in projects.
 pub const FILE: &str = "relais.toml";

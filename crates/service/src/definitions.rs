@@ -1,6 +1,21 @@
 //! Workflow definitions: read from text, checked against the world, kept with a version for every change.
 //!
-//! Reading and checking need no database ([`Definitions`]); keeping does ([`Service`]).
+//! Reading and checking need no database ([`Definitions`]); keeping does ([`Service`]): kept workflows and all that is
+//! done with them, agents and steps are in the folder.
+
+pub(crate) mod agents;
+pub(crate) mod checking;
+pub(crate) mod history;
+pub(crate) mod library;
+pub(crate) mod offered;
+pub(crate) mod portable;
+pub(crate) mod publishing;
+pub(crate) mod removal;
+pub(crate) mod simulated;
+pub(crate) mod steps;
+pub(crate) mod texts;
+pub(crate) mod versions;
+pub(crate) mod workflows;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -16,7 +31,7 @@ use relais_runtime::tool::ToolSpec;
 use relais_runtime::tools::{Manifest, Tools};
 use serde_json::Value;
 
-use crate::{Config, Error, Service, simulated};
+use crate::{Config, Error, Service};
 
 /// What definitions are read and checked with: the configuration, and the models and tools that it makes known.
 pub struct Definitions {

@@ -2,7 +2,13 @@
 //! change together with the tallies, the usage, the notifications and what triggers wait for it. If anything of that was
 //! changed meanwhile, by this server or another, nothing is written and all is read again.
 //!
+//! What is written with an end has a file each in the folder: `tally`, `usage`, `notifications`; `notify` sends those.
 //! Observers (metrics, traces) hear of an end after that; what they make of it is lost with the process.
+
+pub(crate) mod notifications;
+pub mod notify;
+pub(crate) mod tally;
+pub(crate) mod usage;
 
 mod bill;
 mod spans;
@@ -17,10 +23,10 @@ use relais_store::{Edit, Expect, Filter, Row};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use crate::feed::notify::Senders;
+use crate::feed::tally::Tally;
+use crate::feed::usage::UsageRow;
 use crate::kept::{self, At, Kept};
-use crate::notify::Senders;
-use crate::tally::Tally;
-use crate::usage::UsageRow;
 use crate::{Decision, Error, Service};
 
 pub use bill::{Bill, CallCourse, Course, StepCourse};

@@ -7,7 +7,7 @@ use relais_store::{Edit, Expect, Find, Record, RecordKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::hooks::Hook;
+use crate::triggers::hooks::Hook;
 use crate::{Error, Service};
 
 /// A kind of thing that is kept.

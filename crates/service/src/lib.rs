@@ -3,50 +3,16 @@
 //! A surface (command line, HTTP, MCP) parses its own words, calls one method here, and renders the answer.
 
 pub mod access;
-mod agents;
-mod artifacts;
-mod checking;
 pub mod config;
-mod decisions;
 mod definitions;
 mod error;
-mod events;
 pub mod feed;
-mod follow;
-mod history;
-mod hooks;
 mod kept;
-mod library;
-pub mod narrate;
-mod notifications;
-pub mod notify;
-mod offered;
-mod outputs;
-mod portable;
-mod publishing;
-mod removal;
-mod resting;
 mod runs;
-mod scheduler;
-mod schedules;
-mod sent;
 mod serving;
-mod shelf;
-pub mod signature;
-mod simulated;
-mod step_triggers;
-mod steps;
-mod tally;
-mod texts;
 mod tokens;
-pub mod trace;
 mod triggers;
 mod upkeep;
-mod usage;
-mod versions;
-pub mod views;
-mod workflows;
-mod workspaces;
 
 use std::sync::Arc;
 
@@ -57,41 +23,43 @@ use relais_runtime::perform::Performer;
 use relais_store::{Options, SqliteStore, Store};
 use tokio::sync::Notify;
 
-pub use agents::{Agent, AgentChange, NewAgent};
-pub use checking::{Outline, Planned, Report, Times};
 pub use config::Config;
-pub use decisions::Decision;
+pub use definitions::agents::{Agent, AgentChange, NewAgent};
+pub use definitions::checking::{Outline, Planned, Report, Times};
+pub use definitions::history::Numbered;
+pub use definitions::portable::{Arrived, Imported, OnClash, Package};
+pub use definitions::steps::{Details, STEP_TYPES, Step, StepFields, StepKind, StepRecord, StepType};
+pub use definitions::texts::{Begun, Text};
+pub use definitions::workflows::{
+    NewWorkflow, Once, Timing, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written,
+};
 pub use definitions::{Checked, Definition, Definitions, Whole, source_of};
 pub use error::{Error, Finding};
-pub use events::{Effects, Happened};
-pub use follow::{Following, Place};
-pub use history::Numbered;
-pub use hooks::Posted;
+pub use feed::notifications::Notification;
+pub use feed::notifications::deliveries::Delivery;
+pub use feed::tally::{LastRun, Tally};
+pub use feed::usage::{Part, Sum, UsageAnswer, UsageBy, UsageQuestion, UsageRow};
 pub use kept::At;
-pub use notifications::Notification;
-pub use notifications::deliveries::Delivery;
-pub use outputs::Output;
-pub use portable::{Arrived, Imported, OnClash, Package};
 pub use relais_dialects::{Format, Options as ReadOptions};
 pub use relais_engine::Mode;
 pub use relais_runtime::governor::Gauge;
 pub use relais_runtime::settings::{Age, Retention};
 pub use relais_store::{Filter, Page, Row};
+pub use runs::follow::{Following, Place};
+pub use runs::outputs::Output;
+pub use runs::trace::Trace;
 pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, meant, root_of};
-pub use schedules::{Rhythm, SetSchedule, Timed, Understood};
-pub use sent::Fate;
+pub use runs::{narrate, trace, views};
 pub use serving::{END_TIME, Readiness, Running};
-pub use step_triggers::{TRIGGER_TYPES, TriggerChange, TriggerType};
-pub use steps::{Details, STEP_TYPES, Step, StepFields, StepKind, StepRecord, StepType};
-pub use tally::{LastRun, Tally};
-pub use texts::{Begun, Text};
 pub use tokens::{NewToken, Whose};
-pub use trace::Trace;
+pub use triggers::decisions::Decision;
+pub use triggers::events::{Effects, Happened};
+pub use triggers::hooks::Posted;
+pub use triggers::schedules::{Rhythm, SetSchedule, Timed, Understood};
+pub use triggers::sent::Fate;
+pub use triggers::signature;
+pub use triggers::step_triggers::{TRIGGER_TYPES, TriggerChange, TriggerType};
 pub use triggers::{Origin, Owed, TriggerRecord};
-pub use usage::{Part, Sum, UsageAnswer, UsageBy, UsageQuestion, UsageRow};
-pub use workflows::{
-    NewWorkflow, Once, Timing, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written,
-};
 
 /// A handle on everything that one user may do. Another user's things are not there: whatever they are asked for by,
 /// the answer is that nothing was found.
@@ -112,8 +80,8 @@ struct Core {
     entrance: tokens::Entrance,
     /// Runs are left for another process to take up.
     hands_off: bool,
-    follows: Arc<follow::Follows>,
-    shelf: shelf::Shelf,
+    follows: Arc<runs::follow::Follows>,
+    shelf: runs::shelf::Shelf,
     /// A trigger was written here, so that the scheduler looks again.
     triggers_changed: Notify,
     /// Who hears of ended runs.
@@ -162,14 +130,14 @@ impl Service {
         let Definitions { config, models, tools } = &definitions;
         let governors = models::governors(&config.settings);
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
-        performer.simulation = Some(Arc::new(simulated::SimulatedTools));
+        performer.simulation = Some(Arc::new(definitions::simulated::SimulatedTools));
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         let user = config.user.as_str().into();
-        let follows = Arc::new(follow::Follows::new());
+        let follows = Arc::new(runs::follow::Follows::new());
         let triggers_changed = Notify::new();
         let entrance = tokens::Entrance::new(&config.settings.auth, &clock)?;
         let observers = feed::Observers::default();
-        let shelf = shelf::Shelf::default();
+        let shelf = runs::shelf::Shelf::default();
         let readiness = serving::Known::default();
         let core = Core {
             definitions,

@@ -1,4 +1,15 @@
-//! Runs: started, looked at, signalled, gone back in.
+//! Runs: started, looked at, signalled, gone back in. The folder has what can be seen of a run (`follow`, `narrate`,
+//! `trace`, `outputs`, `artifacts`, `views`), what a start is made ready with (`shelf`) and the folders runs work in.
+
+pub(crate) mod artifacts;
+pub(crate) mod follow;
+pub mod narrate;
+pub(crate) mod outputs;
+pub(crate) mod resting;
+pub(crate) mod shelf;
+pub mod trace;
+pub mod views;
+pub(crate) mod workspaces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +22,8 @@ use relais_runtime::prepare::load_plan;
 use relais_store::{Batch, Filter, NewRun, Page, Row, Which};
 use serde_json::{Map, Value};
 
-use crate::trace::Trace;
-use crate::workspaces::{Unclaimed, copy_folder};
+use crate::runs::trace::Trace;
+use crate::runs::workspaces::{Unclaimed, copy_folder};
 use crate::{Checked, Error, Service};
 
 /// How a run is to be started.

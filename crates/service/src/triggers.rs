@@ -1,4 +1,15 @@
-//! What starts runs by itself: a trigger of a workflow, kept with what the scheduler knows of it.
+//! What starts runs by itself: a trigger of a workflow, kept with what the scheduler knows of it. The folder has the
+//! clock (`scheduler`, `schedules`), what comes from outside (`hooks`, `events`, `sent`, `signature`) and why a run was
+//! started or not (`decisions`).
+
+pub(crate) mod decisions;
+pub(crate) mod events;
+pub(crate) mod hooks;
+pub(crate) mod scheduler;
+pub(crate) mod schedules;
+pub(crate) mod sent;
+pub mod signature;
+pub(crate) mod step_triggers;
 
 use std::collections::VecDeque;
 
@@ -10,11 +21,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::decisions::{Gone, Refused};
-use crate::events::Listener;
-use crate::hooks::{self, Hook};
 use crate::kept::{self, At, Kept};
-use crate::sent::{Arrival, arrival_id};
+use crate::triggers::decisions::{Gone, Refused};
+use crate::triggers::events::Listener;
+use crate::triggers::hooks::Hook;
+use crate::triggers::sent::{Arrival, arrival_id};
 use crate::{Error, Service, Workflow};
 
 /// One trigger of one workflow, or of one branch of it.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::definitions::library::Pending;
+use crate::definitions::workflows::{Once, must_be_described, must_be_short, must_be_unchanged};
 use crate::kept::{self, At, Kept, Order};
-use crate::library::Pending;
-use crate::workflows::{Once, must_be_described, must_be_short, must_be_unchanged};
 use crate::{Error, Finding, Format, Service, Workflow};
 
 /// An agent as it is now.

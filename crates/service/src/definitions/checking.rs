@@ -11,9 +11,9 @@ use relais_runtime::tools::Listed;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::agents::Agent;
-use crate::library::Library;
-use crate::workflows::Written;
+use crate::definitions::agents::Agent;
+use crate::definitions::library::Library;
+use crate::definitions::workflows::Written;
 use crate::{Error, Finding, Format, ReadOptions, Service};
 
 /// What a check has found.

@@ -3,9 +3,9 @@
 use relais_engine::Millis;
 use relais_store::Document;
 
+use crate::definitions::versions::version_key;
+use crate::definitions::workflows::{Version, Workflow, WorkflowChange, Written};
 use crate::kept::At;
-use crate::versions::version_key;
-use crate::workflows::{Version, Workflow, WorkflowChange, Written};
 use crate::{Error, Format, Service};
 
 /// A version with its number and the time when it was made.

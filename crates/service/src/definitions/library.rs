@@ -11,8 +11,8 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
+use crate::definitions::workflows::{Version, Workflow};
 use crate::definitions::{Definition, Definitions};
-use crate::workflows::{Version, Workflow};
 use crate::{Agent, At, Error, Service};
 
 /// What is about to be kept in the same change: it stands in front of what is kept.

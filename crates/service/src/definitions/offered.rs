@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relais_plan::Plan;
 
-use crate::workflows::{Workflow, WorkflowList};
+use crate::definitions::workflows::{Workflow, WorkflowList};
 use crate::{Error, Service};
 
 /// Workflows that are looked through for published ones; whoever has more sees the newest of them.

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::agents::must_be_an_agent;
+use crate::definitions::agents::must_be_an_agent;
+use crate::definitions::library::{Pending, Used};
+use crate::definitions::workflows::{Alias, Version, Workflow, must_be_named};
 use crate::kept::{self, At, Kept};
-use crate::library::{Pending, Used};
-use crate::workflows::{Alias, Version, Workflow, must_be_named};
 use crate::{Agent, Error, Format, Origin, Service, StepRecord, TriggerRecord};
 
 /// Exported workflows with all that they need.

@@ -9,9 +9,9 @@ use relais_store::{Edit, Expect};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::definitions::versions::version_key;
+use crate::definitions::workflows::{Version, Workflow};
 use crate::kept::{self, At};
-use crate::versions::version_key;
-use crate::workflows::{Version, Workflow};
 use crate::{Checked, Error, Service};
 
 /// How often a version is tried to be kept while others keep theirs.

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use relais_engine::{RunId, RunStatus};
 use relais_store::{Edit, Expect, Filter, Page};
 
+use crate::definitions::workflows::{Alias, Workflow, must_be_unchanged};
 use crate::kept::{self, At, Kept};
-use crate::workflows::{Alias, Workflow, must_be_unchanged};
 use crate::{Error, Service, TriggerRecord};
 
 /// Runs that are cancelled at a time.

@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::definitions::MCP_PREFIX;
+use crate::definitions::workflows::{must_be_short, must_be_unchanged};
 use crate::kept::{self, At, Kept, Order};
-use crate::workflows::{must_be_short, must_be_unchanged};
 use crate::{Error, Service};
 
 pub use structure::Details;

@@ -9,7 +9,7 @@ use relais_plan::{Problem, Span};
 use uuid::Uuid;
 
 use crate::definitions::MAX_FILE_BYTES;
-use crate::library::Library;
+use crate::definitions::library::Library;
 use crate::{Definition, Error, Finding, ReadOptions, Service, Start};
 
 /// A definition that comes with the request to run it.

@@ -17,12 +17,12 @@ use relais_store::{Document, DocumentKey, Edit};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::definitions::library::{Library, Pending, Used};
+use crate::definitions::workflows::{Timing, Version, Workflow, WorkflowStatus};
 use crate::definitions::{MAX_FILE_BYTES, MCP_PREFIX};
 use crate::kept::Kept;
-use crate::library::{Library, Pending, Used};
+use crate::runs::shelf::Shelved;
 use crate::runs::{same_plan, same_workflow};
-use crate::shelf::Shelved;
-use crate::workflows::{Timing, Version, Workflow, WorkflowStatus};
 use crate::{At, Checked, Error, Finding, Mode, Service, Start, TriggerRecord, Whole};
 
 /// How long the MCP servers of a definition may take to tell their tools while somebody waits for it to be saved.

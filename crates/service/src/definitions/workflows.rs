@@ -10,7 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::kept::{self, At, Kept, Order};
-use crate::sent::REMEMBERED_MS;
+use crate::triggers::sent::REMEMBERED_MS;
 use crate::{Error, Service};
 
 /// A workflow as it is now.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::feed::notify::{Message, recipients};
 use crate::kept::{self, At, Kept};
-use crate::notify::{Message, recipients};
 use crate::{Error, Service};
 use deliveries::Delivery;
 

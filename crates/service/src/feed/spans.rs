@@ -10,7 +10,7 @@ use relais_engine::{Corrupt, Entry, Event, Failure, Millis, Parent, Program, Run
 
 use super::End;
 use crate::Trace;
-use crate::trace::{CallTrace, StepTrace};
+use crate::runs::trace::{CallTrace, StepTrace};
 
 /// The journal of a run that has ended, from which its spans are made when there is time for it.
 pub struct Recording {

@@ -2,7 +2,7 @@
 
 use relais_engine::RunId;
 
-use crate::trace::{self, ArtifactTrace};
+use crate::runs::trace::{self, ArtifactTrace};
 use crate::{Error, Service};
 
 impl Service {

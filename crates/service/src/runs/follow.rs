@@ -12,7 +12,7 @@ use relais_store::{Change, Store};
 use tokio::sync::{Mutex, Semaphore, broadcast, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::narrate::{Narrator, Notice};
+use crate::runs::narrate::{Narrator, Notice};
 use crate::{Error, Service};
 
 /// Notices of one run that are kept for its watchers; whoever is further behind reads the journal.

@@ -10,8 +10,8 @@ use relais_store::Filter;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::trace::{StepTrace, Trace};
-use crate::views::{hashes, outputs, plain};
+use crate::runs::trace::{StepTrace, Trace};
+use crate::runs::views::{hashes, outputs, plain};
 use crate::{Error, Row, Service};
 
 /// Runs of one user that began in the same millisecond and are looked through for an output.

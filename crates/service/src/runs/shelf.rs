@@ -69,7 +69,7 @@ mod tests {
             agents: Vec::new(),
             reason: String::new(),
         };
-        let plan = crate::views::fixture::plan("steps: [{ id: a, set: { n: 1 } }]");
+        let plan = crate::runs::views::fixture::plan("steps: [{ id: a, set: { n: 1 } }]");
         Shelved { version, hash: String::new(), plan: Arc::new(plan) }
     }
 

@@ -20,8 +20,8 @@ use relais_plan::time::format_instant;
 use relais_plan::{Call, Effect, Node, NodeId, Op, Plan};
 use serde_json::Value;
 
-use crate::trace::unreached::written;
-use crate::trace::{CallTrace, StepTrace, Trace};
+use crate::runs::trace::unreached::written;
+use crate::runs::trace::{CallTrace, StepTrace, Trace};
 use crate::{Error, Service};
 
 /// A run with everything that a view may show of it.

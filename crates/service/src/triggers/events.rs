@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::kept::{self, At, Kept};
 use crate::runs::Words;
-use crate::sent::{Fate, REMEMBERED_MS, Sent};
+use crate::triggers::sent::{Fate, REMEMBERED_MS, Sent};
 use crate::{Error, Service, TriggerRecord};
 
 /// Types are names, ids are ids.

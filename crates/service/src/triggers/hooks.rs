@@ -10,8 +10,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::kept::{self, At, Kept};
-use crate::sent::{Fate, Sent};
-use crate::signature::{self, Given};
+use crate::triggers::sent::{Fate, Sent};
+use crate::triggers::signature::{self, Given};
 use crate::{Error, Service, TriggerRecord};
 
 /// Hooks are found before it is known whose they are, so no user owns the records.

@@ -20,9 +20,9 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 
 use self::decide::{Decided, Facts};
-use crate::decisions::{Decision, ordered_id};
 use crate::kept::{self, At, Kept};
-use crate::sent::{self, Arrival, arrival_id};
+use crate::triggers::decisions::{Decision, ordered_id};
+use crate::triggers::sent::{self, Arrival, arrival_id};
 use crate::{Error, Service, TriggerRecord, Workflow};
 
 /// Triggers taken in one go: their changes share a transaction, and so many runs are started side by side.

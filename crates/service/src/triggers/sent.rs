@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::decisions::{Decision, KEPT, ordered_id};
 use crate::kept::{self, At, Kept};
 use crate::runs::OWN_KEYS;
 use crate::triggers::Owed;
+use crate::triggers::decisions::{Decision, KEPT, ordered_id};
 use crate::{Error, Fired, Mode, Service, Start, TriggerRecord, Workflow, WorkflowStatus};
 
 /// How often a decision is made anew when the trigger was changed in the meantime.

@@ -13,10 +13,10 @@ use relais_store::{Edit, Expect};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::definitions::steps::MAX_PAGE;
+use crate::definitions::workflows::must_be_unchanged;
 use crate::kept::{self, At, Order};
-use crate::schedules::PAUSED;
-use crate::steps::MAX_PAGE;
-use crate::workflows::must_be_unchanged;
+use crate::triggers::schedules::PAUSED;
 use crate::{Error, Origin, Service, TriggerRecord, Workflow};
 
 /// A type that a trigger can have, for those who choose one.

@@ -13,8 +13,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{Step, StepFields, StepRecord, text};
+use crate::definitions::workflows::must_be_unchanged;
 use crate::kept::{self, At};
-use crate::workflows::must_be_unchanged;
 use crate::{Error, Filter, Service, TriggerRecord, Workflow};
 
 /// Steps of one workflow: a line of so many is already more than anybody reads.

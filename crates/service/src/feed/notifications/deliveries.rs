@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
+use crate::feed::notify::{self, Failed, Message, Recipient, Senders};
 use crate::kept::{self, At, Kept};
-use crate::notify::{self, Failed, Message, Recipient, Senders};
 use crate::{Error, Service};
 
 /// Pauses after the first, second … attempt that failed: ten attempts within a day, as is usual for webhooks.

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use self::smtp::{Manner, Server};
 use super::*;
-use crate::signature::{self, Given};
+use crate::triggers::signature::{self, Given};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 /// Long enough for a busy machine to answer at once, short enough to wait for.

@@ -5,7 +5,7 @@ use relais_runtime::tools::web::{self, Web};
 use reqwest::{Client, StatusCode, Url};
 
 use super::{Failed, Message, Senders};
-use crate::signature;
+use crate::triggers::signature;
 
 pub async fn send(
     url: &str,

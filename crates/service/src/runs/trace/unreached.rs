@@ -123,7 +123,7 @@ fn skipped(plan: &Plan, id: NodeId, at: Millis) -> StepTrace {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::views::fixture;
+    use crate::runs::views::fixture;
     use serde_json::Value;
 
     /// The steps, `-` before those that were never begun.

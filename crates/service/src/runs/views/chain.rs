@@ -8,7 +8,7 @@ use relais_plan::{LargeValues, Node, NodeId, Op, Plan, Task};
 use serde_json::{Value, json};
 
 use super::{Seen, Shown, call_of, instant, ms, run_word};
-use crate::trace::{CallTrace, Tree};
+use crate::runs::trace::{CallTrace, Tree};
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
     let trace = shown.trace;

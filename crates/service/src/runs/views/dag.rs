@@ -71,7 +71,7 @@ fn named(states: &Map<String, Value>, word: &str) -> Vec<String> {
 
 /// The node that is at work, or the one that the run failed in.
 fn current(shown: &Shown<'_>) -> Option<String> {
-    let is = |step: &&crate::trace::StepTrace| match step.status {
+    let is = |step: &&crate::runs::trace::StepTrace| match step.status {
         StepStatus::Running | StepStatus::Waiting | StepStatus::Pending => true,
         StepStatus::Failed => !step.tolerated,
         StepStatus::Completed | StepStatus::Skipped | StepStatus::Cancelled => false,

@@ -6,7 +6,7 @@ use relais_plan::{Plan, Source};
 use serde_json::{Value, json};
 
 use super::Shown;
-use crate::trace::{CallTrace, StepTrace, Trace};
+use crate::runs::trace::{CallTrace, StepTrace, Trace};
 
 struct NoFiles;
 

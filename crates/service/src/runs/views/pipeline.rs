@@ -8,7 +8,7 @@ use relais_plan::{Fan, FanOutput, Op};
 use serde_json::{Map, Value, json};
 
 use super::{Seen, Shown};
-use crate::trace::Tree;
+use crate::runs::trace::Tree;
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
     let steps: Vec<Seen<'_, '_>> = shown.steps().collect();

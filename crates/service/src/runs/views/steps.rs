@@ -10,8 +10,8 @@ use relais_plan::{Node, Op, Until};
 use serde_json::{Map, Value, json};
 
 use super::{Seen, Shown, derived, instant, said_to, step_word};
-use crate::outputs::{self, Output};
-use crate::trace::CallTrace;
+use crate::runs::outputs::{self, Output};
+use crate::runs::trace::CallTrace;
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
     let trace = shown.trace;

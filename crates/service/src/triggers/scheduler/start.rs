@@ -6,11 +6,11 @@ use relais_plan::{Overlap, TriggerOn};
 use serde_json::json;
 
 use super::{Moved, decide};
-use crate::decisions::Decision;
 use crate::kept::At;
 use crate::runs::OWN_KEYS;
-use crate::sent::{self, Arrival, arrival_id};
 use crate::triggers::Owed;
+use crate::triggers::decisions::Decision;
+use crate::triggers::sent::{self, Arrival, arrival_id};
 use crate::{Error, Fired, Mode, Start, TriggerRecord, Workflow};
 
 /// How often a run is tried whose start the store refused; then the reason is kept and the schedule goes on.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::decide::{Facts, LATE_MS, MAX_CAUGHT_UP, MAX_QUEUED, decide};
 use crate::kept::{self, At};
-use crate::sent::Sent;
+use crate::triggers::sent::Sent;
 use crate::{
     Config, Error, Fate, NewWorkflow, Origin, Service, SetSchedule, TriggerChange, TriggerRecord, Workflow,
     WorkflowStatus, Written,
@@ -557,7 +557,7 @@ async fn decisions_are_bounded() {
         world.clock.add(1_000);
         world.service.fire_due().await.unwrap();
     }
-    assert_eq!(world.reasons(id).await.len(), crate::decisions::KEPT);
+    assert_eq!(world.reasons(id).await.len(), crate::triggers::decisions::KEPT);
     let find = relais_store::Find { kind: "decision".into(), limit: 1_000, ..Default::default() };
     let kept = world.store.records(find).await.unwrap().len();
     assert!(kept < 400, "{kept} are kept");
