@@ -148,17 +148,40 @@ fn version(db: &Connection, path: &Path) -> Result<usize, Trouble> {
     }
 }
 
-/// Marked as ours, or empty. The mark is looked at first: it is in the file's head, the tables must be parsed.
+/// Marked as ours, or empty. One statement: between two, another process may make the tables, and then they would be a
+/// stranger's.
 fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
-    let application: i32 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    if application != 0 {
-        return Ok(application == APPLICATION_ID);
-    }
-    db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+    let sql = "SELECT application_id = ?1 OR (application_id = 0 AND NOT EXISTS (SELECT 1 FROM sqlite_schema)) \
+         FROM pragma_application_id";
+    db.query_row(sql, [APPLICATION_ID], |row| row.get(0))
 }
 
 fn limit_size(db: &Connection, bytes: u64) -> rusqlite::Result<()> {
     let page_bytes: i64 = db.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page_bytes.max(1);
     db.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    // Somebody looks all the time while somebody else makes the tables.
+    #[test]
+    fn a_file_is_ours_at_every_moment_of_its_making() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("relais.db");
+            let looking = Connection::open(&path).unwrap();
+            log_mode(&looking, Duration::from_secs(5)).unwrap();
+            std::thread::scope(|scope| {
+                let making = scope.spawn(|| open_writer(&path, &Options::default()).map(drop));
+                while !making.is_finished() {
+                    assert!(is_ours(&looking).unwrap());
+                }
+                assert_eq!(making.join().unwrap(), Ok(()));
+            });
+        }
+    }
 }
