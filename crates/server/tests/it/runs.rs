@@ -92,7 +92,11 @@ async fn a_run_is_paused_resumed_cancelled_retried_and_forked() {
     assert_eq!(setup.rested(run).await["status"], "cancelled");
     check("retry", json!({ "from": "nowhere" }), 422).await;
     check("retry", json!({ "from": "say", "again": true }), 400).await;
-    check("retry", json!({ "from": "say", "redo": true }), 202).await;
+    let ended = setup.get(&path).await.1;
+    let again = check("retry", json!({ "from": "say", "redo": true }), 202).await;
+    let is_open = ["pending", "running", "waiting"].contains(&again["status"].as_str().unwrap());
+    assert!(is_open && again["ended_at"].is_null() && again["error"].is_null(), "{again}");
+    assert!(again["seq"].as_u64() > ended["seq"].as_u64(), "{again} {ended}");
     assert_eq!(setup.rested(run).await["status"], "waiting");
     check("answer", json!({ "value": true }), 202).await;
     assert_eq!(setup.rested(run).await["status"], "completed");
