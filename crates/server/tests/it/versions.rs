@@ -193,3 +193,27 @@ fn text(value: rusqlite::types::Value) -> Option<String> {
         rusqlite::types::Value::Blob(bytes) => Some(format!("{bytes:?}")),
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_in_takes_no_text_that_names_another_workflow() {
+    let here = Setup::new().await;
+    create(&here, json!({ "name": "a", "alias": "b" })).await;
+    create(&here, json!({ "name": "c" })).await;
+    let (_, package) = here.post("/api/v1/workflows/export", json!({ "workflows": ["a", "c"] })).await;
+    let check = async |present: Value, package: &Value, expected: [Value; 2]| {
+        let there = Setup::new().await;
+        create(&there, present).await;
+        let refusing = json!({ "package": package, "on_clash": "refuse" });
+        refused(&there, Method::POST, "/api/v1/workflows/import", refusing, 409, "here already").await;
+        let (status, made) = there.post("/api/v1/workflows/import", json!({ "package": package })).await;
+        assert_eq!(status, 201, "{made}");
+        let names = made["imported"].as_array().unwrap().iter().map(|one| json!([one["name"], one["alias"]]));
+        assert_eq!(names.collect::<Vec<Value>>(), expected);
+    };
+    check(json!({ "name": "b" }), &package, [json!(["a", null]), json!(["c", null])]).await;
+    check(json!({ "name": "x", "alias": "a" }), &package, [json!(["a (2)", "b"]), json!(["c", null])]).await;
+    // One that was made where this could still happen.
+    let mut mixed = package.clone();
+    mixed["workflows"][1]["name"] = json!("b");
+    check(json!({ "name": "x" }), &mixed, [json!(["a", "b"]), json!(["b (2)", null])]).await;
+}

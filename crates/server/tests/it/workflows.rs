@@ -192,3 +192,30 @@ async fn a_workflow_tells_how_its_runs_have_ended() {
     let (_, listed) = setup.get("/api/v1/workflows").await;
     assert!(listed["items"][0].get("total_runs").is_none(), "a list reads no counters: {listed}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_names_one_workflow() {
+    let setup = Setup::new().await;
+    let made = create(&setup, json!({ "name": "first", "alias": "one" })).await;
+    // Its own name is no other's.
+    create(&setup, json!({ "name": "second", "alias": "second" })).await;
+    let (all, second) = ("/api/v1/workflows", "/api/v1/workflows/second");
+    let executor =
+        json!({ "executor_id": "a", "model": "sim/1", "system_prompt": "x", "output_schema": { "a": "str" } });
+    let chain = json!({ "workflow_id": "first", "name": "chain", "executors": [executor] });
+    for (method, path, body) in [
+        (Method::POST, all, json!({ "name": "third", "alias": "first" })),
+        (Method::POST, all, json!({ "name": "one" })),
+        (Method::POST, all, json!({ "name": "third", "alias": "one" })),
+        (Method::POST, all, json!({ "definition": chain })),
+        (Method::PATCH, second, json!({ "alias": "first" })),
+        (Method::PATCH, second, json!({ "name": "one" })),
+    ] {
+        let problem = refused(&setup, method, path, body, 409, made["id"].as_str().unwrap()).await;
+        assert!(problem["detail"].as_str().unwrap().contains("`first`"), "{problem}");
+    }
+    assert_eq!(setup.get("/api/v1/workflows/first").await.1["id"], made["id"]);
+    let (status, told) = setup.ask(Method::PATCH, second, Some(json!({ "alias": "two" }))).await;
+    assert_eq!(status, 200, "{told}");
+    create(&setup, json!({ "name": "second" })).await;
+}

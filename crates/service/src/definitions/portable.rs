@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::definitions::agents::must_be_an_agent;
 use crate::definitions::library::{Pending, Used};
 use crate::definitions::workflows::{Alias, Version, Workflow, must_be_named};
-use crate::kept::{self, At, Kept};
+use crate::kept::{self, At};
 use crate::{Agent, Error, Format, Origin, Service, StepRecord, TriggerRecord};
 
 /// Exported workflows with all that they need.
@@ -281,7 +281,7 @@ impl Service {
                 arriving.ids.insert(packed.id, it.id);
                 return Ok(());
             }
-            (Some(_), OnClash::Rename) if !by_name => self.free_name::<Agent>(&packed.name).await?,
+            (Some(_), OnClash::Rename) if !by_name => self.free_agent_name(&packed.name).await?,
             (Some(_), OnClash::Rename | OnClash::Refuse) => return Err(clash("agent", &packed.name, on_clash)),
         };
         let (id, now) = (Uuid::now_v7(), self.core.clock.now());
@@ -301,24 +301,23 @@ impl Service {
         arriving: &Arriving<'_>,
     ) -> Result<Workflow, Error> {
         let by_name = |name: &str| package.workflows.iter().any(|workflow| workflow.calls.contains_key(name));
-        let is_taken = !self.page_kept::<Workflow>(Some(&packed.name), None, 1).await?.is_empty();
-        let name = match is_taken {
+        let name = match arriving.has_alias(&packed.name) || !self.is_free_name(&packed.name).await? {
             false => packed.name.clone(),
             true if on_clash == OnClash::Refuse || by_name(&packed.name) => {
                 return Err(clash("workflow", &packed.name, on_clash));
             }
-            true => self.free_name::<Workflow>(&packed.name).await?,
+            true => self.free_workflow_name(&packed.name).await?,
         };
-        let mut alias = packed.alias.clone();
+        let (own, mut alias) = (arriving.id(packed.id), packed.alias.clone());
         if let Some(taken) = &packed.alias
-            && self.find_kept::<Alias>(taken).await?.is_some()
+            && (arriving.has_name(taken) || !self.is_free_alias(taken, own).await?)
         {
             if on_clash == OnClash::Refuse || by_name(taken) {
                 return Err(clash("alias", taken, on_clash));
             }
             alias = None;
         }
-        let mut workflow = Workflow::new(arriving.id(packed.id), name, self.core.clock.now());
+        let mut workflow = Workflow::new(own, name, self.core.clock.now());
         (workflow.alias, workflow.description) = (alias, packed.description.clone());
         workflow.published = packed.published;
         workflow.steps = packed.steps.iter().filter_map(step_id).map(|id| arriving.id(id)).collect();
@@ -327,15 +326,32 @@ impl Service {
         Ok(workflow)
     }
 
-    /// `name (2)`, or the first number that is free.
-    async fn free_name<T: Kept>(&self, name: &str) -> Result<String, Error> {
-        for number in 2..MAX_RENAMES {
-            let other = format!("{name} ({number})");
-            if self.page_kept::<T>(Some(&other), None, 1).await?.is_empty() {
+    async fn free_agent_name(&self, name: &str) -> Result<String, Error> {
+        for other in other_names(name) {
+            if self.page_kept::<Agent>(Some(&other), None, 1).await?.is_empty() {
                 return Ok(other);
             }
         }
-        Err(Error::Conflict(format!("there are {MAX_RENAMES} of the name `{name}` already; give it another one")))
+        Err(no_name_left(name))
+    }
+
+    async fn free_workflow_name(&self, name: &str) -> Result<String, Error> {
+        for other in other_names(name) {
+            if self.is_free_name(&other).await? {
+                return Ok(other);
+            }
+        }
+        Err(no_name_left(name))
+    }
+
+    /// No workflow goes by this text.
+    async fn is_free_name(&self, name: &str) -> Result<bool, Error> {
+        let is_name = !self.page_kept::<Workflow>(Some(name), None, 1).await?.is_empty();
+        Ok(!is_name && self.find_kept::<Alias>(name).await?.is_none())
+    }
+
+    async fn is_free_alias(&self, alias: &str, own: Uuid) -> Result<bool, Error> {
+        Ok(self.find_kept::<Alias>(alias).await?.is_none() && self.called(alias, own).await?.is_none())
     }
 
     async fn import_edits(&self, arriving: &Arriving<'_>) -> Result<Vec<Edit>, Error> {
@@ -403,6 +419,15 @@ impl Service {
     }
 }
 
+/// `name (2)`, `name (3)` and so on.
+fn other_names(name: &str) -> impl Iterator<Item = String> {
+    (2..MAX_RENAMES).map(move |number| format!("{name} ({number})"))
+}
+
+fn no_name_left(name: &str) -> Error {
+    Error::Conflict(format!("there are {MAX_RENAMES} of the name `{name}` already; give it another one"))
+}
+
 impl PackedTrigger {
     fn new(trigger: TriggerRecord) -> PackedTrigger {
         let TriggerRecord { uuid, branch, kind, on, initial_data_description, .. } = trigger;
@@ -433,6 +458,14 @@ impl Arriving<'_> {
 
     fn id(&self, old: Uuid) -> Uuid {
         self.ids.get(&old).copied().unwrap_or(old)
+    }
+
+    fn has_name(&self, text: &str) -> bool {
+        self.workflows.iter().any(|(workflow, _)| workflow.name == text)
+    }
+
+    fn has_alias(&self, text: &str) -> bool {
+        self.workflows.iter().any(|(workflow, _)| workflow.alias.as_deref() == Some(text))
     }
 
     /// The same text with the new ids in it, wherever they stand.

@@ -333,7 +333,7 @@ impl Service {
             (Ok(_), _) => self.kept(&workflow.id.to_string()).await,
             // Another request with the same key came first.
             (Err(Error::Stale(_) | Error::Conflict(_)), Some(made)) => Ok(made),
-            (Err(error), _) => Err(self.if_taken(error, workflow.alias.as_deref()).await),
+            (Err(error), _) => Err(self.if_taken(error, &workflow).await),
         }
     }
 
@@ -465,7 +465,7 @@ impl Service {
         let mut workflow = before.clone();
         apply(&mut workflow, &change);
         must_be_named(&workflow)?;
-        let mut edits = self.alias_edits(&workflow, before.alias.as_deref()).await?;
+        let mut edits = self.alias_edits(&workflow, Some(&before)).await?;
         if let Some(Written { text, format, lenient }) = change.definition {
             // The text is what counts from here on; step objects are made of it again when somebody wants them.
             edits.extend(self.step_removals(&workflow));
@@ -483,33 +483,61 @@ impl Service {
         edits.push(kept::put(self.user(), &workflow, Expect::Revision(read_at))?);
         match self.change(edits).await {
             Ok(_) => self.kept(&workflow.id.to_string()).await,
-            Err(error) => Err(self.if_taken(error, workflow.alias.as_deref()).await),
+            Err(error) => Err(self.if_taken(error, &workflow).await),
         }
     }
 
-    /// The records of a workflow's alias, where it is another than before.
-    pub(crate) async fn alias_edits(&self, workflow: &Workflow, before: Option<&str>) -> Result<Vec<Edit>, Error> {
-        let alias = workflow.alias.as_deref();
+    /// The records of a workflow's alias, where it is another than before. Refused where its name or its alias would
+    /// mean another workflow, too.
+    pub(crate) async fn alias_edits(&self, workflow: &Workflow, before: Option<&Workflow>) -> Result<Vec<Edit>, Error> {
+        let is_renamed = before.is_none_or(|before| before.name != workflow.name);
+        if is_renamed && let Some(other) = self.aliased(&workflow.name, workflow.id).await? {
+            return Err(other.has_alias(&workflow.name));
+        }
+        let (alias, before) = (workflow.alias.as_deref(), before.and_then(|before| before.alias.as_deref()));
         if alias == before {
             return Ok(Vec::new());
         }
         let mut edits = Vec::new();
         edits.extend(before.map(|before| kept::remove::<Alias>(self.user(), before, Expect::Any)));
         if let Some(alias) = alias {
-            if self.find_kept::<Alias>(alias).await?.is_some() {
-                return Err(taken(alias));
-            }
+            self.must_be_free(alias, workflow.id).await?;
             let record = Alias { alias: alias.to_owned(), workflow: workflow.id };
             edits.push(kept::put(self.user(), &record, Expect::Absent)?);
         }
         Ok(edits)
     }
 
+    /// No other workflow goes by this text.
+    async fn must_be_free(&self, alias: &str, own: Uuid) -> Result<(), Error> {
+        if let Some(other) = self.aliased(alias, own).await? {
+            return Err(other.has_alias(alias));
+        }
+        match self.called(alias, own).await? {
+            Some(other) => Err(other.has_name()),
+            None => Ok(()),
+        }
+    }
+
+    /// Another workflow that has this alias.
+    pub(crate) async fn aliased(&self, alias: &str, own: Uuid) -> Result<Option<Workflow>, Error> {
+        match self.find_kept::<Alias>(alias).await? {
+            Some(At { it, .. }) if it.workflow != own => Ok(Some(self.kept(&it.workflow.to_string()).await?.it)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Another workflow that has this name. One that is only known because its file was run stands behind the others.
+    pub(crate) async fn called(&self, name: &str, own: Uuid) -> Result<Option<Workflow>, Error> {
+        let named = self.page_kept::<Workflow>(Some(name), None, MAX_AMBIGUOUS).await?;
+        Ok(named.into_iter().map(|at| at.it).find(|other| other.id != own && other.file.is_none()))
+    }
+
     /// A change that failed because somebody took the alias in between says so.
-    async fn if_taken(&self, error: Error, alias: Option<&str>) -> Error {
-        match (error, alias) {
-            (Error::Stale(text), Some(alias)) => match self.find_kept::<Alias>(alias).await {
-                Ok(Some(_)) => taken(alias),
+    async fn if_taken(&self, error: Error, workflow: &Workflow) -> Error {
+        match (error, workflow.alias.as_deref()) {
+            (Error::Stale(text), Some(alias)) => match self.aliased(alias, workflow.id).await {
+                Ok(Some(other)) => other.has_alias(alias),
                 Ok(None) | Err(_) => Error::Stale(text),
             },
             (error, _) => error,
@@ -517,8 +545,17 @@ impl Service {
     }
 }
 
-fn taken(alias: &str) -> Error {
-    Error::Conflict(format!("another workflow has the alias `{alias}`; an alias names one workflow"))
+/// Why a text cannot be the alias or the name of a further workflow.
+impl Workflow {
+    fn has_alias(&self, alias: &str) -> Error {
+        let text = format!("the workflow `{}` ({}) has the alias `{alias}`", self.name, self.id);
+        Error::Conflict(format!("{text}; an alias names one workflow, so choose another text"))
+    }
+
+    fn has_name(&self) -> Error {
+        let text = format!("`{}` is the name of another workflow ({})", self.name, self.id);
+        Error::Conflict(format!("{text}; an alias names one workflow, so choose another text"))
+    }
 }
 
 /// The caller has read what is there now.
