@@ -103,12 +103,12 @@ enum What {
     },
     /// Delete a workflow for good, with its alias, its step objects, its triggers and schedules
     ///
-    /// Its runs and what they used stay. While some of them are active it is refused. To keep the versions, archive it
-    /// instead.
+    /// Its runs and what they used stay. While some of them are active, or other workflows call it, it is refused. To keep
+    /// the versions, archive it instead.
     Delete {
         /// Id, alias or name
         workflow: String,
-        /// Cancel its active runs first
+        /// Cancel its active runs first, and do not mind workflows that call it
         #[arg(long)]
         force: bool,
     },

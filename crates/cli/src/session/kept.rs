@@ -41,7 +41,7 @@ impl Session {
         self.shelve(Some(workflow), Shelving { status: Some(status), ..Shelving::default() }).await
     }
 
-    /// `force`: runs that are active are cancelled.
+    /// `force`: runs that are active are cancelled, and workflows that call it are not minded.
     pub async fn delete_workflow(&self, workflow: &str, force: bool) -> Result<(), Error> {
         match self {
             Session::Local(service) => service.delete_workflow(workflow, force, None).await,

@@ -335,7 +335,8 @@ async fn update(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Deleting {
-    /// Cancel its runs that are active; without it they are in the way.
+    /// Cancel its runs that are active, and let those that call it go on with the plan that they have until they are saved
+    /// again; without it both are in the way.
     #[serde(default)]
     force: bool,
 }

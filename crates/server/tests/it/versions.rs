@@ -217,3 +217,31 @@ async fn what_comes_in_takes_no_text_that_names_another_workflow() {
     mixed["workflows"][1]["name"] = json!("b");
     check(json!({ "name": "x" }), &mixed, [json!(["a", "b"]), json!(["b (2)", null])]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_that_others_call_is_deleted_only_by_force() {
+    let setup = Setup::new().await;
+    let child = create(&setup, json!({ "name": "child", "definition": "steps: [{ wait: 0s }]" })).await;
+    let id = child["id"].as_str().unwrap();
+    for (name, called) in [("left", "child"), ("right", id)] {
+        let text = format!("steps: [{{ id: call, workflow: {called} }}]");
+        create(&setup, json!({ "name": name, "definition": text })).await;
+    }
+    let (nothing, path) = (Value::Null, "/api/v1/workflows/child");
+    let problem = refused(&setup, Method::DELETE, path, nothing.clone(), 409, "`left`, `right`").await;
+    assert!(problem["detail"].as_str().unwrap().contains("force"), "{problem}");
+    change(&setup, "left", "steps: [{ wait: 0s }]").await;
+    let problem = refused(&setup, Method::DELETE, path, nothing, 409, "`right`").await;
+    assert!(!problem["detail"].as_str().unwrap().contains("`left`"), "{problem}");
+    // An archived one is hidden and can be called as before: nothing stands against that.
+    let (status, told) = setup.ask(Method::PATCH, path, Some(json!({ "status": "archived" }))).await;
+    assert_eq!(status, 200, "{told}");
+    let run = async || {
+        let (_, run) = setup.post("/api/v1/workflows/right/run", json!({})).await;
+        setup.rested(run["id"].as_str().unwrap().parse().unwrap()).await["status"].clone()
+    };
+    assert_eq!(run().await, "completed");
+    assert_eq!(setup.ask(Method::DELETE, &format!("{path}?force=true"), None).await.0, 204);
+    // Those that call it keep the plan that they were saved with.
+    assert_eq!(run().await, "completed");
+}

@@ -5,21 +5,27 @@ use std::collections::HashSet;
 use relais_engine::{RunId, RunStatus};
 use relais_store::{Edit, Expect, Filter, Page};
 
-use crate::definitions::workflows::{Alias, Workflow, must_be_unchanged};
-use crate::kept::{self, At, Kept};
+use crate::definitions::workflows::{Alias, WALKED, Workflow, must_be_unchanged};
+use crate::kept::{self, At, Kept, Order};
 use crate::{Error, Service, TriggerRecord};
 
 /// Runs that are cancelled at a time.
 const CANCELLED_AT_ONCE: usize = 100;
+/// Callers that a refusal names: enough to see what it is about.
+const MAX_NAMED: usize = 5;
 
 impl Service {
-    /// Refused while runs are active, unless they are to be cancelled.
+    /// Refused while others call it or runs are active. With `force` the runs are cancelled, and the others keep the plan
+    /// that they have until they are saved again.
     pub async fn delete_workflow(&self, text: &str, force: bool, revision: Option<u64>) -> Result<(), Error> {
         let At { it: workflow, revision: read_at } = self.find_workflow(text).await?;
         must_be_unchanged(Workflow::WORD, workflow.id, read_at, revision)?;
         let mut told = HashSet::new();
         if force {
             self.cancel_all(&workflow, &mut told).await?;
+        } else if let Some(callers) = self.callers(&workflow).await? {
+            let text = format!("the workflow `{}` is called by {callers}", workflow.name);
+            return Err(Error::Conflict(format!("{text}; change or delete those first, or delete it with `force`")));
         } else if let Some(row) = self.active(&workflow, None, 1).await?.rows.first() {
             let text = format!("runs of the workflow `{}` are active, such as {}", workflow.name, row.summary.run);
             return Err(Error::Conflict(format!("{text}; cancel them, or delete it with `force`")));
@@ -39,6 +45,24 @@ impl Service {
         }
         edits.extend(self.step_removals(workflow));
         Ok(edits)
+    }
+
+    /// Those whose newest version calls this workflow, as a message names them; none if there are none.
+    async fn callers(&self, called: &Workflow) -> Result<Option<String>, Error> {
+        let (mut names, mut after) = (Vec::new(), None);
+        // Ends: each page begins behind the last.
+        loop {
+            let (page, next) = self.paged::<Workflow>(Order::ById, after, WALKED).await?;
+            let calling = page.into_iter().filter(|at| at.it.calls.contains(&called.id));
+            names.extend(calling.map(|at| format!("`{}`", at.it.name)));
+            if next.is_none() || names.len() > MAX_NAMED {
+                break;
+            }
+            after = next;
+        }
+        let more = if names.len() > MAX_NAMED { " and others" } else { "" };
+        names.truncate(MAX_NAMED);
+        Ok((!names.is_empty()).then(|| format!("{}{more}", names.join(", "))))
     }
 
     async fn active(&self, workflow: &Workflow, cursor: Option<String>, limit: usize) -> Result<Page, Error> {

@@ -121,6 +121,8 @@ impl Service {
         lenient: bool,
     ) -> Result<Vec<Edit>, Error> {
         let version = self.checked_version(&compiled, reason, lenient).await?;
+        // The same text may mean another workflow than before.
+        workflow.calls = called(&compiled);
         if workflow.version > 0 && self.version_of(workflow, None).await?.says_the_same(&version) {
             return Ok(Vec::new());
         }
@@ -153,6 +155,7 @@ impl Service {
         workflow.plan = version.plan.clone();
         workflow.manifest = version.manifest.clone();
         workflow.agents = version.agents.clone();
+        workflow.calls = called(&compiled);
         workflow.timing = self.timing_of(&compiled);
         workflow.definition = executors(&version);
         workflow.updated_at = self.core.clock.now();
@@ -378,6 +381,10 @@ fn new_version(compiled: &Compiled, runs: bool, manifest: Value, reason: &str) -
         agents: BTreeSet::from_iter(compiled.used.agents.values().copied()).into_iter().collect(),
         reason: reason.to_owned(),
     }
+}
+
+fn called(compiled: &Compiled) -> Vec<Uuid> {
+    BTreeSet::from_iter(compiled.used.workflows.values().copied()).into_iter().collect()
 }
 
 /// Those of a chain that is written as JSON.

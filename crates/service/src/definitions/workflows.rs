@@ -54,6 +54,9 @@ pub struct Workflow {
     /// The kept agents that the newest version uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<Uuid>,
+    /// The kept workflows that the newest version calls, also by way of others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Uuid>,
     #[serde(flatten)]
     pub timing: Timing,
     /// Of a chain its `executors`, for whoever reads the tables.
@@ -86,6 +89,7 @@ impl Workflow {
             thread_id: String::new(),
             manifest: Value::Null,
             agents: Vec::new(),
+            calls: Vec::new(),
             file: None,
             timing: Timing::default(),
             definition: Value::Null,
@@ -316,7 +320,7 @@ const MAX_NAME_CHARS: usize = 255;
 /// A description is a paragraph or two.
 const MAX_DESCRIPTION_CHARS: usize = 10_000;
 /// Records read at once while a page is gathered: a page of the usual size is mostly one read.
-const WALKED: usize = 200;
+pub(crate) const WALKED: usize = 200;
 /// Workflows of one name that an error lists.
 const MAX_AMBIGUOUS: usize = 10;
 
