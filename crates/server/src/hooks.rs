@@ -17,6 +17,7 @@ use crate::App;
 use crate::body::{Json, Path, read_within};
 use crate::caller;
 use crate::problem::{Problem, Problems};
+use crate::traced::TraceParent;
 
 /// What is sent is kept with the run; files belong elsewhere.
 const MAX_HOOK_BYTES: usize = 1024 * 1024;
@@ -45,6 +46,7 @@ struct Taken {
     request_body(content = Value, description = "What happened, as the sender tells it"),
     params(("id" = String, Path, description = "The id that the trigger names"),
         ("Idempotency-Key" = Option<String>, Header, description = "The sender's id of this delivery; also as `webhook-id`, `svix-id` or `X-GitHub-Delivery`"),
+        ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)"),
         ("X-Signature-256" = Option<String>, Header, description = "`sha256=` and the HMAC-SHA256 of the body in hex, where the trigger has a secret; also in the forms of GitHub and Standard Webhooks")),
     responses((status = ACCEPTED, body = Taken, description = "A run starts"),
         (status = OK, body = Taken, description = "It starts nothing, and why"),
@@ -52,6 +54,7 @@ struct Taken {
 async fn post(
     State(app): State<App>,
     Path(id): Path<String>,
+    TraceParent(traceparent): TraceParent,
     request: Request,
 ) -> Result<(StatusCode, Json<Taken>), Problem> {
     let (parts, body) = request.into_parts();
@@ -69,6 +72,7 @@ async fn post(
         body: &bytes,
         signature: Given::from_headers(text),
         key: KEYS.iter().find_map(|name| text(name)).map(str::trim),
+        traceparent: traceparent.as_deref(),
         from,
     };
     let fate =

@@ -159,6 +159,32 @@ async fn a_run_joins_the_trace_that_it_was_started_in() {
     assert!(call.is_some_and(|call| call["name"].as_str().unwrap().starts_with("wait for")), "{told:?}");
 }
 
+/// Where runs may overlap one is started at once; else by way of the trigger.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_a_webhook_joins_the_trace_of_its_sender() {
+    let (endpoint, mut sent) = collector(200).await;
+    let setup = setup(&endpoint, false).await;
+    Telemetry::start(&setup.service).unwrap().unwrap();
+    let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    for overlap in ["allow", "skip"] {
+        let flow = format!(
+            "triggers: [{{ webhook: {{ id: {overlap} }}, overlap: {overlap} }}]\nsteps: [{{ set: {{ a: 1 }} }}]"
+        );
+        let body = json!({ "name": overlap, "definition": flow });
+        let (status, made) = setup.ask(Method::POST, "/api/v1/workflows", Some(body)).await;
+        assert_eq!(status, 201, "{made}");
+        let request = setup.request(Method::POST, &format!("/hooks/{overlap}"));
+        let request = request.header("traceparent", format!("00-{trace}-{span}-01"));
+        let (status, taken) = answered(request, Some(json!({}))).await;
+        assert_eq!(status, 202, "{taken}");
+        setup.service.settle(taken["run"].as_str().unwrap().parse().unwrap()).await.unwrap();
+        setup.service.feed_once().await.unwrap();
+        let spans = spans(&sent.recv().await.unwrap());
+        assert!(spans.values().all(|span| span["traceId"] == json!(trace)), "{spans:?}");
+        assert_eq!(spans[&format!("invoke_workflow {overlap}")]["parentSpanId"], json!(span));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn content_is_sent_only_if_that_is_asked_for() {
     let (endpoint, mut sent) = collector(200).await;

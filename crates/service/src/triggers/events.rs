@@ -123,7 +123,7 @@ impl Service {
 
     /// Some of it may have been done by an earlier try that was cut off, or is done by another at this moment.
     async fn take_effect(&self, happened: &Happened, id: &str) -> Result<Effects, Error> {
-        let sent = Sent { key: Some(id.to_owned()), data: happened.data.clone() };
+        let sent = Sent { key: Some(id.to_owned()), data: happened.data.clone(), traceparent: None };
         let mut effects = Effects::default();
         // First those that wait, so that a run that this event starts is not among them.
         for run in self.waiting_for(&happened.kind).await? {

@@ -40,6 +40,8 @@ pub struct Posted<'a> {
     pub signature: Option<Given<'a>>,
     /// The sender's id of this delivery.
     pub key: Option<&'a str>,
+    /// The trace that the sender is in, as a W3C `traceparent`.
+    pub traceparent: Option<&'a str>,
     /// The address that a wrong try counts for.
     pub from: IpAddr,
 }
@@ -75,7 +77,9 @@ impl Service {
         };
         let data = read()?;
         match key_of(&at.it, posted.key, &data)? {
-            Ok(key) => service.fire_sent(at, &Sent { key, data }).await,
+            Ok(key) => {
+                service.fire_sent(at, &Sent { key, data, traceparent: posted.traceparent.map(str::to_owned) }).await
+            }
             Err(reason) => service.declined(&at.it, reason).await,
         }
     }

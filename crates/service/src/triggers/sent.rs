@@ -36,6 +36,9 @@ pub(crate) struct Sent {
     /// The same key again is the same data again.
     pub key: Option<String>,
     pub data: Value,
+    /// The trace that its sender is in, as a W3C `traceparent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// What became of something that was sent, for one trigger.
@@ -202,6 +205,7 @@ impl Service {
             thread: workflow.thread_id.clone(),
             key,
             trigger: Some(Fired { id: trigger.uuid.to_string(), what }),
+            traceparent: sent.traceparent.clone(),
             ..Start::default()
         };
         let (run, asked) = self.start_once(&checked, start).await?;

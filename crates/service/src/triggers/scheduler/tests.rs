@@ -799,7 +799,7 @@ async fn of_many_that_are_sent_at_once_each_takes_the_place_of_the_one_before() 
         tasks.spawn(async move {
             let at = service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
             let key = (number % 3 > 0).then(|| number.to_string());
-            service.fire_sent(at, &Sent { key, data: json!({}) }).await.unwrap()
+            service.fire_sent(at, &Sent { key, data: json!({}), traceparent: None }).await.unwrap()
         });
     }
     let fates = tasks.join_all().await;
@@ -859,7 +859,7 @@ async fn what_waits_for_a_workflow_that_is_gone_is_told() {
 /// Sends something to a trigger for events, as somebody with this key.
 async fn send(world: &World, id: Uuid, key: &str) -> Fate {
     let at = world.service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
-    let sent = Sent { key: Some(key.to_owned()), data: json!({ "name": key }) };
+    let sent = Sent { key: Some(key.to_owned()), data: json!({ "name": key }), traceparent: None };
     world.service.fire_sent(at, &sent).await.unwrap()
 }
 
@@ -903,7 +903,7 @@ async fn of_many_that_are_sent_at_once_one_is_let_through() {
         let service = if number % 2 == 0 { world.service.clone() } else { world.another() };
         tasks.spawn(async move {
             let at = service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
-            let sent = Sent { key: Some(number.to_string()), data: json!({}) };
+            let sent = Sent { key: Some(number.to_string()), data: json!({}), traceparent: None };
             service.fire_sent(at, &sent).await.unwrap()
         });
     }
@@ -923,7 +923,7 @@ async fn check_sent_cut((overlap, key, before): (Overlap, Option<&str>, usize), 
         send(&world, id, &number.to_string()).await;
     }
     let at = world.service.kept::<TriggerRecord>(&id.to_string()).await.unwrap();
-    let sent = Sent { key: key.map(str::to_owned), data: json!({ "name": "x" }) };
+    let sent = Sent { key: key.map(str::to_owned), data: json!({ "name": "x" }), traceparent: None };
     power.cut_at.store(power.calls.load(Ordering::SeqCst) + nth, Ordering::SeqCst);
     let told = world.service.fire_sent(at, &sent).await;
     let was_cut = power.was_cut();
