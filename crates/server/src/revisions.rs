@@ -3,9 +3,9 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use relais_service::{Once, Service};
+use relais_service::{Once, Read, Service};
 use serde::Serialize;
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -39,26 +39,48 @@ fn etag(revision: u64) -> String {
     format!("\"{revision}\"")
 }
 
-/// The revision that the caller has read; none if it does not mind.
-pub struct IfMatch(pub Option<u64>);
+/// The revisions that the caller has read; none if it does not mind.
+pub struct IfMatch(pub Read);
 
 impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<IfMatch, Problem> {
-        let Some(text) = text(&parts.headers, &header::IF_MATCH)? else { return Ok(IfMatch(None)) };
-        if text.trim() == "*" {
+        let lines = parts.headers.get_all(header::IF_MATCH).iter().map(|line| plain(line, &header::IF_MATCH));
+        let lines: Vec<&str> = lines.collect::<Result<_, Problem>>()?;
+        let text = lines.join(", ");
+        if lines.is_empty() || text.trim() == "*" {
             return Ok(IfMatch(None));
         }
-        let revision = text.trim().trim_start_matches("W/").trim_matches('"').parse().ok();
-        let wrong = || Problem::invalid(format!("If-Match: `{text}` is no ETag of this server, such as \"3\""));
-        revision.map(|revision| IfMatch(Some(revision))).ok_or_else(wrong)
+        let wrong = || Problem::invalid(format!("If-Match: `{text}` is no list of ETags, such as \"3\", and not *"));
+        revisions(&text).map(|revisions| IfMatch(Some(revisions))).ok_or_else(wrong)
     }
+}
+
+/// The revisions that a list of ETags names (RFC 9110). None if it is no such list. What is weak is equal to nothing
+/// here, and so is what this server has not given out.
+fn revisions(text: &str) -> Option<Vec<u64>> {
+    let (mut found, mut rest, mut tags) = (Vec::new(), text, 0);
+    while let Some(start) = rest.find(|c: char| !matches!(c, ' ' | '\t' | ',')) {
+        let (is_weak, tag) = rest[start..].strip_prefix("W/").map_or((false, &rest[start..]), |tag| (true, tag));
+        let (opaque, behind) = tag.strip_prefix('"')?.split_once('"')?;
+        let revision = opaque.parse::<u64>().ok().filter(|revision| !is_weak && revision.to_string() == opaque);
+        found.extend(revision);
+        tags += 1;
+        rest = behind.trim_start_matches([' ', '\t']);
+        if !rest.is_empty() && !rest.starts_with(',') {
+            return None;
+        }
+    }
+    (tags > 0).then_some(found)
 }
 
 impl IntoParams for IfMatch {
     fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        vec![documented("If-Match", "Only if what is to be changed is still at this ETag")]
+        vec![documented(
+            "If-Match",
+            "Only if what is to be changed is still at this ETag, or at one of several: `\"3\", \"4\"`",
+        )]
     }
 }
 
@@ -101,6 +123,9 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Problem> {
-    let unread = |_| Problem::invalid(format!("the header {name} is not plain text"));
-    headers.get(name).map(|value| value.to_str().map_err(unread)).transpose()
+    headers.get(name).map(|value| plain(value, name)).transpose()
+}
+
+fn plain<'h>(value: &'h HeaderValue, name: &HeaderName) -> Result<&'h str, Problem> {
+    value.to_str().map_err(|_| Problem::invalid(format!("the header {name} is not plain text")))
 }

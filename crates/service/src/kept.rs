@@ -37,6 +37,9 @@ pub struct At<T> {
     pub revision: u64,
 }
 
+/// The revisions that a caller has read: what it changes must still be at one of them. None if it does not mind.
+pub type Read = Option<Vec<u64>>;
+
 /// Which things a list shows, and in which order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Order<'a> {

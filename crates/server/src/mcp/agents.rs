@@ -128,7 +128,7 @@ pub async fn update(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
         definition: Some(definition),
     };
     let id = agent.id.to_string();
-    let changed = guest.service.update_agent(&id, change, Some(revision)).await.map_err(trouble)?;
+    let changed = guest.service.update_agent(&id, change, Some(vec![revision])).await.map_err(trouble)?;
     Ok(given(shown(&changed.it)))
 }
 

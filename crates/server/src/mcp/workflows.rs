@@ -135,7 +135,7 @@ pub async fn update(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
         alias: None,
     };
     let id = workflow.id.to_string();
-    let changed = guest.service.update_workflow(&id, change, Some(revision)).await.map_err(trouble)?;
+    let changed = guest.service.update_workflow(&id, change, Some(vec![revision])).await.map_err(trouble)?;
     if changed.it.published || workflow.published {
         guest.tools_changed();
     }

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::setup::Setup;
+use crate::setup::{Setup, answered};
 
 pub const GREET: &str = "name: greet\ninput: { name?: string }\nsteps:\n  - { id: say, set: { word: \"{{ input.name | default('you') }}\" } }\noutput: \"{{ vars.word }}\"\n";
 
@@ -218,4 +218,29 @@ async fn a_text_names_one_workflow() {
     let (status, told) = setup.ask(Method::PATCH, second, Some(json!({ "alias": "two" }))).await;
     assert_eq!(status, 200, "{told}");
     create(&setup, json!({ "name": "second" })).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_may_name_several_tags() {
+    let setup = Setup::new().await;
+    let made = create(&setup, json!({ "name": "tagged" })).await;
+    let (path, is) = (format!("/api/v1/workflows/{}", made["id"].as_str().unwrap()), made["revision"].clone());
+    let check = async |tags: &[String], status: u16| {
+        let request = setup.request(Method::PATCH, &path);
+        let request = tags.iter().fold(request, |request, tag| request.header("If-Match", tag));
+        // The same as before, so that the revision stays.
+        let (found, told) = answered(request, Some(json!({ "name": "tagged" }))).await;
+        assert_eq!(found, status, "{tags:?}: {told}");
+    };
+    check(&[format!("\"{is}\"")], 200).await;
+    check(&[format!("\"77\", \"{is}\"")], 200).await;
+    check(&["\"77\"".into(), format!("\"{is}\"")], 200).await;
+    check(&[format!("\"one, two\" ,, \"{is}\" ")], 200).await;
+    check(&["*".into()], 200).await;
+    for tags in [format!("W/\"{is}\""), "\"77\", \"78\"".into(), "\"other\"".into(), format!("\"0{is}\"")] {
+        check(&[tags], 412).await;
+    }
+    for tags in ["\"3", "3\"", "", "\"1\" \"2\"", "*, \"1\"", "w/\"1\""] {
+        check(&[tags.into()], 400).await;
+    }
 }

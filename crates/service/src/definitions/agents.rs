@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::definitions::library::Pending;
 use crate::definitions::workflows::{Once, must_be_described, must_be_short, must_be_unchanged};
-use crate::kept::{self, At, Kept, Order};
+use crate::kept::{self, At, Kept, Order, Read};
 use crate::{Error, Finding, Format, Service, Workflow};
 
 /// An agent as it is now.
@@ -120,14 +120,9 @@ impl Service {
     }
 
     /// Changes an agent, and with it every workflow that uses it. `revision`: what the caller has read, if it minds.
-    pub async fn update_agent(
-        &self,
-        text: &str,
-        change: AgentChange,
-        revision: Option<u64>,
-    ) -> Result<At<Agent>, Error> {
+    pub async fn update_agent(&self, text: &str, change: AgentChange, revision: Read) -> Result<At<Agent>, Error> {
         let At { it: before, revision: read_at } = self.find_agent(text).await?;
-        must_be_unchanged(Agent::WORD, before.id, read_at, revision)?;
+        must_be_unchanged(Agent::WORD, before.id, read_at, &revision)?;
         let agent = changed(&before, change);
         if agent == before {
             return Ok(At { it: before, revision: read_at });
@@ -146,9 +141,9 @@ impl Service {
         self.kept(&agent.id()).await
     }
 
-    pub async fn delete_agent(&self, text: &str, revision: Option<u64>) -> Result<(), Error> {
+    pub async fn delete_agent(&self, text: &str, revision: Read) -> Result<(), Error> {
         let At { it: agent, revision: read_at } = self.find_agent(text).await?;
-        must_be_unchanged(Agent::WORD, agent.id, read_at, revision)?;
+        must_be_unchanged(Agent::WORD, agent.id, read_at, &revision)?;
         let using = self.using(agent.id).await?;
         if !using.is_empty() {
             let names: Vec<String> = using.iter().take(MAX_NAMED).map(|at| format!("`{}`", at.it.name)).collect();

@@ -5,7 +5,7 @@ use relais_store::Document;
 
 use crate::definitions::versions::version_key;
 use crate::definitions::workflows::{Version, Workflow, WorkflowChange, Written};
-use crate::kept::At;
+use crate::kept::{At, Read};
 use crate::{Error, Format, Service};
 
 /// A version with its number and the time when it was made.
@@ -57,7 +57,7 @@ impl Service {
     }
 
     /// A new version that says what an old one said. One that could not run then is kept as it was.
-    pub async fn roll_back(&self, text: &str, to: u64, revision: Option<u64>) -> Result<At<Workflow>, Error> {
+    pub async fn roll_back(&self, text: &str, to: u64, revision: Read) -> Result<At<Workflow>, Error> {
         let At { it: workflow, .. } = self.find_workflow(text).await?;
         let version = self.version_of(&workflow, Some(to)).await?;
         let (lenient, format) = (!version.can_run(), Format::named(&version.format));

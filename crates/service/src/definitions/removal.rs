@@ -6,7 +6,7 @@ use relais_engine::{RunId, RunStatus};
 use relais_store::{Edit, Expect, Filter, Page};
 
 use crate::definitions::workflows::{Alias, WALKED, Workflow, must_be_unchanged};
-use crate::kept::{self, At, Kept, Order};
+use crate::kept::{self, At, Kept, Order, Read};
 use crate::{Error, Service, TriggerRecord};
 
 /// Runs that are cancelled at a time.
@@ -17,9 +17,9 @@ const MAX_NAMED: usize = 5;
 impl Service {
     /// Refused while others call it or runs are active. With `force` the runs are cancelled, and the others keep the plan
     /// that they have until they are saved again.
-    pub async fn delete_workflow(&self, text: &str, force: bool, revision: Option<u64>) -> Result<(), Error> {
+    pub async fn delete_workflow(&self, text: &str, force: bool, revision: Read) -> Result<(), Error> {
         let At { it: workflow, revision: read_at } = self.find_workflow(text).await?;
-        must_be_unchanged(Workflow::WORD, workflow.id, read_at, revision)?;
+        must_be_unchanged(Workflow::WORD, workflow.id, read_at, &revision)?;
         let mut told = HashSet::new();
         if force {
             self.cancel_all(&workflow, &mut told).await?;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::definitions::MCP_PREFIX;
 use crate::definitions::workflows::{must_be_short, must_be_unchanged};
-use crate::kept::{self, At, Kept, Order};
+use crate::kept::{self, At, Kept, Order, Read};
 use crate::{Error, Service};
 
 pub use structure::Details;
@@ -277,7 +277,7 @@ impl Service {
 
     /// Replaces what a step says; in a workflow, that is a new version of it. `revision`: what the caller has read, if
     /// it minds.
-    pub async fn save_step(&self, id: Uuid, fields: StepFields, revision: Option<u64>) -> Result<Step, Error> {
+    pub async fn save_step(&self, id: Uuid, fields: StepFields, revision: Read) -> Result<Step, Error> {
         let found: At<StepRecord> = self.kept(&id.to_string()).await?;
         found.it.kind.must_be_whole(&fields)?;
         match found.it.workflow {
@@ -291,9 +291,9 @@ impl Service {
         &self,
         At { it: before, revision: is }: At<StepRecord>,
         fields: StepFields,
-        revision: Option<u64>,
+        revision: Read,
     ) -> Result<(), Error> {
-        must_be_unchanged("step", before.uuid, is, revision)?;
+        must_be_unchanged("step", before.uuid, is, &revision)?;
         let step = self.saved(&before, &fields)?;
         text::check_alone(&step)?;
         let mut edits = vec![kept::put(self.user(), &step, Expect::Revision(is))?];
@@ -311,9 +311,9 @@ impl Service {
     }
 
     /// Deletes a step; one that is in a workflow goes out of it first.
-    pub async fn delete_step(&self, id: Uuid, revision: Option<u64>) -> Result<(), Error> {
+    pub async fn delete_step(&self, id: Uuid, revision: Read) -> Result<(), Error> {
         let At { it: step, revision: is } = self.kept::<StepRecord>(&id.to_string()).await?;
-        must_be_unchanged("step", id, is, revision)?;
+        must_be_unchanged("step", id, is, &revision)?;
         match step.workflow {
             Some(workflow) => self.remove_step(&workflow.to_string(), id, None).await.map(|_| ()),
             None => self.change(self.step_removal(id, Expect::Revision(is))).await.map(|_| ()),

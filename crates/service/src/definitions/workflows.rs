@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::kept::{self, At, Kept, Order};
+use crate::kept::{self, At, Kept, Order, Read};
 use crate::triggers::sent::REMEMBERED_MS;
 use crate::{Error, Service};
 
@@ -451,7 +451,7 @@ impl Service {
         &self,
         text: &str,
         change: WorkflowChange,
-        revision: Option<u64>,
+        revision: Read,
     ) -> Result<At<Workflow>, Error> {
         self.save_workflow(text, change, revision, "updated").await
     }
@@ -461,11 +461,11 @@ impl Service {
         &self,
         text: &str,
         change: WorkflowChange,
-        revision: Option<u64>,
+        revision: Read,
         reason: &str,
     ) -> Result<At<Workflow>, Error> {
         let At { it: before, revision: read_at } = self.find_workflow(text).await?;
-        must_be_unchanged("workflow", before.id, read_at, revision)?;
+        must_be_unchanged("workflow", before.id, read_at, &revision)?;
         let mut workflow = before.clone();
         apply(&mut workflow, &change);
         must_be_named(&workflow)?;
@@ -563,8 +563,8 @@ impl Workflow {
 }
 
 /// The caller has read what is there now.
-pub(crate) fn must_be_unchanged(word: &str, id: Uuid, is: u64, read: Option<u64>) -> Result<(), Error> {
-    if read.is_none_or(|read| read == is) {
+pub(crate) fn must_be_unchanged(word: &str, id: Uuid, is: u64, read: &Read) -> Result<(), Error> {
+    if read.as_ref().is_none_or(|read| read.contains(&is)) {
         return Ok(());
     }
     Err(Error::Stale(format!("the {word} {id} has changed since it was read; read it again")))

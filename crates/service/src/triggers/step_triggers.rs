@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::definitions::steps::MAX_PAGE;
 use crate::definitions::workflows::must_be_unchanged;
-use crate::kept::{self, At, Order};
+use crate::kept::{self, At, Order, Read};
 use crate::triggers::schedules::PAUSED;
 use crate::{Error, Origin, Service, TriggerRecord, Workflow};
 
@@ -132,14 +132,14 @@ impl Service {
         workflow: &str,
         type_id: &str,
         change: TriggerChange,
-        revision: Option<u64>,
+        revision: Read,
     ) -> Result<At<Workflow>, Error> {
         let kind = trigger_type(type_id)?;
         self.change_trigger(workflow, revision, |workflow| self.new_trigger(workflow, kind, &change).map(Some)).await
     }
 
     /// Takes a workflow's trigger away and deletes it.
-    pub async fn remove_trigger(&self, workflow: &str, revision: Option<u64>) -> Result<At<Workflow>, Error> {
+    pub async fn remove_trigger(&self, workflow: &str, revision: Read) -> Result<At<Workflow>, Error> {
         let found = self.find_workflow(workflow).await?;
         if found.it.trigger_uuid.is_none() {
             return Err(no_trigger(&found.it));
@@ -151,12 +151,12 @@ impl Service {
     async fn change_trigger(
         &self,
         workflow: &str,
-        revision: Option<u64>,
+        revision: Read,
         make: impl Fn(&Workflow) -> Result<Option<TriggerRecord>, Error>,
     ) -> Result<At<Workflow>, Error> {
         for _ in 0..MAX_TRIES {
             let At { it: mut workflow, revision: is } = self.find_workflow(workflow).await?;
-            must_be_unchanged("workflow", workflow.id, is, revision)?;
+            must_be_unchanged("workflow", workflow.id, is, &revision)?;
             let new = make(&workflow)?;
             let mut edits = self.former_trigger(&workflow).await?;
             workflow.trigger_uuid = new.as_ref().map(|trigger| trigger.uuid);
@@ -257,10 +257,10 @@ impl Service {
         &self,
         id: Uuid,
         change: TriggerChange,
-        revision: Option<u64>,
+        revision: Read,
     ) -> Result<At<TriggerRecord>, Error> {
         let At { it: before, revision: is } = self.trigger(id).await?;
-        must_be_unchanged("trigger", id, is, revision)?;
+        must_be_unchanged("trigger", id, is, &revision)?;
         must_be_own(&before)?;
         must_stay(&before, &change)?;
         let mut record = match &change.settings {
@@ -305,9 +305,9 @@ impl Service {
     }
 
     /// Deletes a trigger; its workflow has none then.
-    pub async fn delete_trigger(&self, id: Uuid, revision: Option<u64>) -> Result<(), Error> {
+    pub async fn delete_trigger(&self, id: Uuid, revision: Read) -> Result<(), Error> {
         let at = self.trigger(id).await?;
-        must_be_unchanged("trigger", id, at.revision, revision)?;
+        must_be_unchanged("trigger", id, at.revision, &revision)?;
         must_be_own(&at.it)?;
         let workflow = self.find_kept::<Workflow>(&at.it.workflow_uuid.to_string()).await?;
         let mut edits = self.remove_trigger_edits(&at)?;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{Step, StepFields, StepRecord, text};
 use crate::definitions::workflows::must_be_unchanged;
-use crate::kept::{self, At};
+use crate::kept::{self, At, Read};
 use crate::{Error, Filter, Service, TriggerRecord, Workflow};
 
 /// Steps of one workflow: a line of so many is already more than anybody reads.
@@ -37,7 +37,7 @@ enum Change {
     Attach { step: Uuid, position: i64 },
     Remove(Uuid),
     Order(Vec<Uuid>),
-    Save { step: Uuid, fields: Box<StepFields>, revision: Option<u64> },
+    Save { step: Uuid, fields: Box<StepFields>, revision: Read },
 }
 
 /// A workflow and its steps while they are changed.
@@ -59,7 +59,7 @@ impl Service {
         word: &str,
         name: &str,
         position: i64,
-        revision: Option<u64>,
+        revision: Read,
     ) -> Result<At<Workflow>, Error> {
         let change = Change::Add { word: word.to_owned(), name: name.to_owned(), position };
         self.change_steps(workflow, revision, change).await
@@ -71,23 +71,18 @@ impl Service {
         workflow: &str,
         step: Uuid,
         position: i64,
-        revision: Option<u64>,
+        revision: Read,
     ) -> Result<At<Workflow>, Error> {
         self.change_steps(workflow, revision, Change::Attach { step, position }).await
     }
 
     /// Takes a step out of a workflow and deletes it.
-    pub async fn remove_step(&self, workflow: &str, step: Uuid, revision: Option<u64>) -> Result<At<Workflow>, Error> {
+    pub async fn remove_step(&self, workflow: &str, step: Uuid, revision: Read) -> Result<At<Workflow>, Error> {
         self.change_steps(workflow, revision, Change::Remove(step)).await
     }
 
     /// Puts the steps of a workflow in order; the order names each of them once.
-    pub async fn reorder_steps(
-        &self,
-        workflow: &str,
-        order: Vec<Uuid>,
-        revision: Option<u64>,
-    ) -> Result<At<Workflow>, Error> {
+    pub async fn reorder_steps(&self, workflow: &str, order: Vec<Uuid>, revision: Read) -> Result<At<Workflow>, Error> {
         self.change_steps(workflow, revision, Change::Order(order)).await
     }
 
@@ -96,7 +91,7 @@ impl Service {
         workflow: Uuid,
         step: Uuid,
         fields: StepFields,
-        revision: Option<u64>,
+        revision: Read,
     ) -> Result<(), Error> {
         let change = Change::Save { step, fields: Box::new(fields), revision };
         self.change_steps(&workflow.to_string(), None, change).await.map(|_| ())
@@ -138,9 +133,9 @@ impl Service {
         Ok((instances, page.cursor))
     }
 
-    async fn change_steps(&self, workflow: &str, revision: Option<u64>, change: Change) -> Result<At<Workflow>, Error> {
+    async fn change_steps(&self, workflow: &str, revision: Read, change: Change) -> Result<At<Workflow>, Error> {
         for _ in 0..MAX_TRIES {
-            let Some(mut editing) = self.open_steps(workflow, revision).await? else { continue };
+            let Some(mut editing) = self.open_steps(workflow, &revision).await? else { continue };
             self.apply_change(&mut editing, &change).await?;
             if let Some(changed) = self.keep_steps(editing, &change).await? {
                 return Ok(changed);
@@ -150,7 +145,7 @@ impl Service {
     }
 
     /// None: somebody is changing it right now.
-    async fn open_steps(&self, workflow: &str, revision: Option<u64>) -> Result<Option<Editing>, Error> {
+    async fn open_steps(&self, workflow: &str, revision: &Read) -> Result<Option<Editing>, Error> {
         let At { it: workflow, revision: is } = self.find_workflow(workflow).await?;
         must_be_unchanged("workflow", workflow.id, is, revision)?;
         let Some((steps, revisions)) = self.steps_of(&workflow).await? else { return Ok(None) };
@@ -227,7 +222,7 @@ impl Service {
             Change::Save { step, fields, revision } => {
                 let position = editing.position(*step)?;
                 let is = editing.revisions.get(step).copied().unwrap_or_default();
-                must_be_unchanged("step", *step, is, *revision)?;
+                must_be_unchanged("step", *step, is, revision)?;
                 let before = editing.steps[position].clone();
                 let after = self.saved(&before, fields)?;
                 editing.edits.push(kept::put(self.user(), &after, editing.expect(*step))?);
