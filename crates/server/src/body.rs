@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use axum::body::{BodyDataStream, Bytes};
+use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -11,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use relais_service::access::Access;
+use relais_service::mistakes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -194,9 +196,8 @@ fn says_json(headers: &HeaderMap) -> bool {
 }
 
 fn parsed<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let mut parser = serde_json::Deserializer::from_slice(text);
-    let value = T::deserialize(&mut parser).and_then(|value| parser.end().map(|()| value));
-    value.map_err(|error| Problem::invalid(format!("the body is not what this route takes: {error}")))
+    let wrong = |text| Problem::invalid(format!("the body is not what this route takes: {text}"));
+    mistakes::read(text).map_err(wrong)
 }
 
 /// How many values a JSON text has at most, without reading them into memory: behind each bracket and comma outside of
@@ -229,8 +230,17 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Query<T>, Problem> {
-        let told = |rejection: QueryRejection| Problem::invalid(rejection.body_text());
+        let told = |rejection: QueryRejection| Problem::invalid(unasked(&rejection.body_text()));
         axum::extract::Query::from_request_parts(parts, state).await.map(|found| Query(found.0)).map_err(told)
+    }
+}
+
+/// What is wrong behind the question mark: axum says it as `Failed to …: NAME: MESSAGE`, the name only where it has one.
+fn unasked(text: &str) -> String {
+    let text = text.split_once(": ").map_or(text, |(_, text)| text);
+    match text.split_once(": ").filter(|(name, _)| !name.contains(' ')) {
+        Some((name, message)) => format!("{name}: {}", mistakes::in_words(message)),
+        None => mistakes::in_words(text),
     }
 }
 
@@ -242,10 +252,22 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path<T>, Problem> {
         // What is not even an id names nothing that is there.
-        let told =
-            |rejection: PathRejection| Problem::not_found(format!("nothing is there: {}", rejection.body_text()));
+        let told = |rejection: PathRejection| Problem::not_found(format!("nothing is there: {}", misnamed(&rejection)));
         axum::extract::Path::from_request_parts(parts, state).await.map(|found| Path(found.0)).map_err(told)
     }
+}
+
+fn misnamed(rejection: &PathRejection) -> String {
+    let PathRejection::FailedToDeserializePathParams(failed) = rejection else { return rejection.body_text() };
+    match failed.kind() {
+        ErrorKind::DeserializeError { value, .. } | ErrorKind::ParseError { value, .. } => no_id(value),
+        ErrorKind::ParseErrorAtKey { value, .. } | ErrorKind::ParseErrorAtIndex { value, .. } => no_id(value),
+        _ => "the path has a part that cannot be read; write it in UTF-8, with %XX".to_owned(),
+    }
+}
+
+fn no_id(value: &str) -> String {
+    format!("`{value}` is no id, such as {}", mistakes::AN_ID)
 }
 
 #[cfg(test)]

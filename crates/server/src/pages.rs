@@ -33,7 +33,7 @@ pub fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usiz
     if (1..=MAX_LIMIT).contains(&limit) {
         return Ok(Some(limit));
     }
-    Err(D::Error::custom(format!("limit: {limit} must be between 1 and {MAX_LIMIT}")))
+    Err(D::Error::custom(format!("{limit} must be between 1 and {MAX_LIMIT}")))
 }
 
 #[derive(Debug, Serialize, ToSchema)]

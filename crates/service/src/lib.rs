@@ -8,6 +8,7 @@ mod definitions;
 mod error;
 pub mod feed;
 mod kept;
+pub mod mistakes;
 mod runs;
 mod serving;
 mod tokens;

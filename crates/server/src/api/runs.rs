@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::extract::State;
 use relais_engine::{Failure, Millis, RunStatus, Usage};
 use relais_plan::time::{parse_duration, parse_instant};
-use relais_service::{Error, Filter, Row, Service, Waits};
+use relais_service::{Error, Filter, Row, Service, Waits, mistakes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -254,7 +254,9 @@ async fn of_workflow(service: &Service, text: String) -> Result<(Option<String>,
 fn statuses(text: Option<&str>) -> Result<Vec<RunStatus>, Problem> {
     let one = |word: &str| {
         let status: Result<Status, _> = serde_json::from_value(Value::String(word.trim().to_owned()));
-        status.map(RunStatus::from).map_err(|error| Problem::invalid(format!("status: {error}")))
+        status
+            .map(RunStatus::from)
+            .map_err(|error| Problem::invalid(format!("status: {}", mistakes::in_words(&error.to_string()))))
     };
     text.map_or_else(|| Ok(Vec::new()), |text| text.split(',').map(one).collect())
 }

@@ -153,7 +153,7 @@ impl WorkflowView {
 
 /// A definition: its text, or the same as a JSON object.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a text or an object is expected")]
 pub enum DefinitionText {
     Text(String),
     Tree(Map<String, Value>),

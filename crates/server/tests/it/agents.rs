@@ -47,7 +47,12 @@ async fn what_is_no_agent_is_refused_with_its_place() {
     check(json!({ "name": "writer", "definition": {} }), 409, "an agent `writer` already").await;
     check(json!({ "name": " ", "definition": {} }), 422, "is no name of an agent").await;
     check(json!({ "name": "x".repeat(256), "definition": {} }), 422, "at most 255").await;
-    check(json!({ "name": "x", "definition": "text" }), 400, "expected a map").await;
+    check(
+        json!({ "name": "x", "definition": "text" }),
+        400,
+        "definition: the text \"text\" is there, and an object is expected",
+    )
+    .await;
     let wrong = json!({ "modle": "sim/1", "budget": { "cost": "many" }, "temperature": 9 });
     let problem = check(json!({ "name": "x", "definition": wrong }), 422, "modle").await;
     let paths: Vec<&str> = problem["errors"].as_array().unwrap().iter().filter_map(|e| e["path"].as_str()).collect();

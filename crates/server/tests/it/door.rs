@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::flows::ASKS;
-use crate::setup::Setup;
+use crate::setup::{Setup, answered};
 
 const SIGNAL: &str = "/api/v1/runs/0190a0b0-c0d0-7000-8000-00000000000a/signal";
 
@@ -165,4 +165,63 @@ async fn a_busy_database_is_waited_for_and_told() {
     holder.execute_batch("COMMIT").unwrap();
     assert_eq!(setup.post(&format!("/api/v1/runs/{run}/signal"), json!({ "name": "go" })).await.0, 202);
     assert_eq!(setup.rested(other).await["status"], "completed");
+}
+
+/// Words of the program that say nothing to whoever calls.
+const INSIDE: [&str; 10] =
+    ["struct", "enum ", "uuid::", "UUID", "u64", "usize", "sequence", "map,", "variant of", "deserialize"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistake_is_told_in_the_words_of_the_interface() {
+    let setup = Setup::new().await;
+    let id = "0190a0b0-c0d0-7000-8000-00000000000a";
+    let (run, patch) = (format!("/api/v1/runs/{id}"), "/api/v1/workflows/w");
+    let check = async |method: Method, path: &str, body: Value, parts: &[&str]| {
+        let body = Some(body).filter(|body| !body.is_null());
+        let (status, problem) = setup.ask(method, path, body).await;
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(status.is_client_error() && parts.iter().all(|part| detail.contains(part)), "{path}: {problem}");
+        assert!(!INSIDE.iter().any(|word| detail.contains(word)), "{path}: {problem}");
+    };
+    check(Method::POST, "/api/v1/workflows/w/run", json!([]), &["a JSON object"]).await;
+    let (text, number, list) = (r#"the text "x""#, "the number 5", "a list");
+    for (body, parts) in [
+        (json!({ "name": 5 }), ["name: ", number, "a text is expected"]),
+        (json!({ "definition": 5 }), ["definition: ", "a text", "an object"]),
+        (json!({ "published": "x" }), ["published: ", text, "true or false"]),
+        (json!({ "colour": 1 }), ["colour: ", "`colour`", "`name`"]),
+        (json!({ "status": "x" }), ["status: ", "`x`", "`active`"]),
+        (json!({ "status": [1] }), ["status: ", list, "a word"]),
+    ] {
+        check(Method::PATCH, patch, body, &parts).await;
+    }
+    for (what, body, parts) in [
+        ("resume", json!({ "budget": [1] }), ["budget: ", list, "an object"]),
+        ("resume", json!({ "budget": { "tokens": "x" } }), ["budget.tokens: ", text, "a whole number"]),
+        ("resume", json!({ "budget": { "tokens": -5 } }), ["budget.tokens: ", "the number -5", "not below 0"]),
+        ("resume", json!({ "budget": { "usd": "x" } }), ["budget.usd: ", text, "a number"]),
+        ("retry", json!({}), ["`from`", "missing", ""]),
+        ("fork", json!({ "from": "a", "input": [] }), ["input: ", list, "an object"]),
+    ] {
+        check(Method::POST, &format!("{run}/{what}"), body, &parts).await;
+    }
+    let order = json!({ "ordered_step_uuids": [id, "x"] });
+    let steps = "/api/v1/workflows/w/steps";
+    check(Method::PUT, steps, order, &["ordered_step_uuids[1]: ", "an id, such as"]).await;
+    check(Method::DELETE, &format!("{steps}/x"), Value::Null, &["`x` is no id, such as"]).await;
+    for (path, parts) in [
+        ("/api/v1/runs/x", ["`x`", "is no id", "such as"]),
+        ("/api/v1/runs?limit=x", ["limit: ", "a whole number", ""]),
+        ("/api/v1/runs?limit=-1", ["limit: ", "a whole number", ""]),
+        ("/api/v1/runs?roots_only=x", ["roots_only: ", "true or false", ""]),
+        ("/api/v1/runs?parent=x", ["parent: ", "an id, such as", ""]),
+        ("/api/v1/runs?colour=red", ["`colour`", "`workflow`", ""]),
+        ("/api/v1/runs?status=x", ["status: ", "`x`", "`running`"]),
+    ] {
+        check(Method::GET, path, Value::Null, &parts).await;
+    }
+    let request = setup.request(Method::POST, "/api/v1/workflows").header("content-type", "application/json");
+    let (status, problem) = answered(request.body("{ \"name\": \"a\",\n }"), None).await;
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(status == 400 && detail.contains("line 2 column 2"), "{problem}");
 }

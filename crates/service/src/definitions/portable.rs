@@ -14,6 +14,7 @@ use crate::definitions::agents::must_be_an_agent;
 use crate::definitions::library::{Pending, Used};
 use crate::definitions::workflows::{Alias, Version, Workflow, must_be_named};
 use crate::kept::{self, At};
+use crate::mistakes;
 use crate::{Agent, Error, Format, Origin, Service, StepRecord, TriggerRecord};
 
 /// Exported workflows with all that they need.
@@ -210,7 +211,7 @@ impl Service {
     /// Takes a package in, all of it or nothing.
     pub async fn import_workflows(&self, package: Value, on_clash: OnClash) -> Result<Imported, Error> {
         let package: Package =
-            serde_json::from_value(package).map_err(|e| Error::Invalid(format!("this is no export of Relais: {e}")))?;
+            mistakes::read_value(&package).map_err(|e| Error::Invalid(format!("this is no export of Relais: {e}")))?;
         must_be_taken(&package)?;
         let mut arriving = Arriving::default();
         for agent in &package.agents {
@@ -399,7 +400,7 @@ impl Service {
             let text = arriving.remapped(&step.to_string());
             let place = || format!("steps[{number}] of the workflow `{}` of the export", workflow.name);
             let unread = |error| Error::Invalid(format!("{} is no step: {error}", place()));
-            let step: StepRecord = serde_json::from_str(&text).map_err(unread)?;
+            let step: StepRecord = mistakes::read(text.as_bytes()).map_err(unread)?;
             kept::put(self.user(), &StepRecord { workflow: Some(workflow.id), ..step }, Expect::Absent)
         };
         packed.steps.iter().enumerate().map(put).collect()

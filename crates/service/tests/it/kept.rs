@@ -162,5 +162,5 @@ async fn a_package_with_a_step_that_is_none_is_refused_with_its_place() {
         json!([{ "uuid": "0190a0b0-c0d0-7000-8000-00000000000a", "type": "custom_llm" }]);
     let refused = setup.service.import_workflows(package, OnClash::Rename).await.unwrap_err();
     let Error::Invalid(text) = &refused else { panic!("{refused:?}") };
-    assert!(text.contains("steps[0] of the workflow `child (2)`") && text.contains("missing field"), "{text}");
+    assert!(text.contains("steps[0] of the workflow `child (2)`") && text.contains("`name` is missing"), "{text}");
 }
