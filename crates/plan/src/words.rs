@@ -4,7 +4,7 @@
 //! Nothing is guessed: "at 9" could be morning or evening, so it is refused.
 
 use crate::schedule::Pattern;
-use crate::time;
+use crate::{TriggerOn, time};
 
 /// One time to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub const AT_FORMS: &str = "times that are understood: `2027-01-01T09:00:00+01:0
 /// What a recurring time may look like.
 pub const CRON_FORMS: &str = "schedules that are understood: five or six cron fields (`0 9 * * MON-FRI`), `@daily`, \
                               `daily at 9am`, `every weekday at 8:30`, `every monday and thursday at 10:00`, \
-                              `every 15 minutes`, `every 2 hours`, `hourly`, `monthly on the 1st at 9am`";
+                              `every 15 minutes`, `every 7 hours`, `hourly`, `monthly on the 1st at 9am`";
 
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 /// Longer texts are no schedules.
@@ -132,6 +132,20 @@ fn clock(words: &[&str]) -> Option<Clock> {
 fn number(text: &str, digits: usize) -> Option<u32> {
     let is_number = !text.is_empty() && text.len() <= digits && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().ok())?
+}
+
+/// A recurring time: cron fields, or an interval that no cron fields can say (`every 45 minutes`), told from when it is
+/// set.
+pub fn recurring(text: &str) -> Result<TriggerOn, String> {
+    let interval = |wrong| interval(text).map(|ms| TriggerOn::Every { ms }).ok_or(wrong);
+    cron(text).map(TriggerOn::Cron).or_else(interval)
+}
+
+fn interval(text: &str) -> Option<u64> {
+    let words = Some(text).filter(|text| text.len() <= MAX_BYTES)?.trim().to_lowercase();
+    let duration = words.strip_prefix("every ")?.replace(" and ", " ");
+    let is_bare = duration.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    time::parse_duration(&duration).filter(|ms| *ms > 0 && !is_bare)
 }
 
 /// A recurring time as cron fields: five, or six where the first are seconds.
@@ -350,6 +364,28 @@ mod tests {
             ("every month on the 15th", "0 0 15 * *"),
         ] {
             assert_eq!(cron(text), Ok(expected.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cron_cannot_say_is_an_interval() {
+        let cron = |fields: &str| Some(TriggerOn::Cron(fields.to_owned()));
+        let every = |ms: u64| Some(TriggerOn::Every { ms });
+        for (text, expected) in [
+            ("every 15 minutes", cron("*/15 * * * *")),
+            ("Every 7 minutes", every(420_000)),
+            ("every 45m", every(2_700_000)),
+            ("every 5 hours", every(18_000_000)),
+            ("every 1 hour and 30 minutes", every(5_400_000)),
+            ("every 2 days", every(172_800_000)),
+            ("every 45", None),
+            ("every 0 minutes", None),
+            ("every minutes", None),
+            ("every 2 months", None),
+            ("every now and then", None),
+            ("7 minutes", None),
+        ] {
+            assert_eq!(recurring(text).ok(), expected, "{text}");
         }
     }
 

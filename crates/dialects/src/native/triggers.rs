@@ -93,11 +93,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Cron fields or words, kept as fields.
+    /// Cron fields or words, kept as fields; an interval where there are none that say it.
     pub(crate) fn cron(&mut self, field: Field<'_>) -> Option<TriggerOn> {
         let text = self.text(field)?;
-        match words::cron(&text) {
-            Ok(fields) => Some(TriggerOn::Cron(fields)),
+        match words::recurring(&text) {
+            Ok(on) => Some(on),
             Err(message) => {
                 self.problems.push(Problem::error(field.node.span, message).help(words::CRON_FORMS));
                 None
@@ -115,9 +115,9 @@ impl Reader<'_> {
             return Some(TriggerOn::Calendar(text.to_owned()));
         }
         if field.key == "schedule"
-            && let Ok(fields) = words::cron(text)
+            && let Ok(on) = words::recurring(text)
         {
-            return Some(TriggerOn::Cron(fields));
+            return Some(on);
         }
         let message = format!("`{}` cannot be understood: {}", field.key, field.node.describe());
         self.problems.push(Problem::error(field.node.span, message).help(FORMS));

@@ -103,6 +103,9 @@ async fn what_cannot_be_understood_is_refused_with_what_can() {
     }
     let seen = setup.told("/api/v1/schedules/preview", json!({ "cron": "daily at 9am" }), 200).await;
     assert_eq!(seen["schedule"], "cron \"0 9 * * *\" UTC");
+    // What no pattern of cron can say is counted from when it is set.
+    let seen = setup.told("/api/v1/schedules/preview", json!({ "cron": "every 7 minutes" }), 200).await;
+    assert_eq!(seen["schedule"], "every 7m");
     assert_eq!(setup.get("/api/v1/schedules").await.1["items"].as_array().unwrap().len(), 1, "nothing was set");
 }
 

@@ -123,7 +123,7 @@ fn recurring(text: &str) -> Result<TriggerOn, Error> {
         return Ok(TriggerOn::Calendar(text.trim().to_owned()));
     }
     let forms = |wrong| Error::Invalid(format!("cron: {wrong}; {}", words::CRON_FORMS));
-    words::cron(text).map(TriggerOn::Cron).map_err(forms)
+    words::recurring(text).map_err(forms)
 }
 
 fn interval(text: &str) -> Result<TriggerOn, Error> {
