@@ -46,7 +46,8 @@ pub struct WorkflowView {
     pub template_id: Option<String>,
     pub template_version: Option<String>,
     pub thread_id: String,
-    /// The tools when the newest version was made: `version`, `hash`, `unverified`; null while it cannot run.
+    /// The tools when the newest version was made: `version`, `hash` (that of an empty list where it uses none),
+    /// `unverified`; null while it cannot run.
     #[schema(value_type = Option<Object>)]
     pub manifest: Value,
     pub created_at: String,
