@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use relais_plan::weight::weight;
 use relais_plan::{Effect, NodeId};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::book::Allotment;
 use crate::command::*;
@@ -124,6 +125,7 @@ impl Run {
             tolerated: Vec::new(),
             deadlines: BTreeSet::new(),
             order: 0,
+            wrote_bytes: 0,
             open_scopes: BTreeSet::new(),
             agenda: BTreeSet::new(),
             stirred: true,
@@ -488,7 +490,7 @@ impl Run {
 
     /// Variables that lanes wrote reach the scope at the join, in lane order; the node's own come last.
     fn merge_vars(&mut self, left: &Left) -> Applied {
-        let mut vars = Map::new();
+        let mut vars = Variables::new();
         if left.status == StepStatus::Completed {
             for scope in self.inner_scopes(left.scope, left.node) {
                 let completed = matches!(self.scope(scope).settled, Some((StepStatus::Completed, _)));
@@ -499,7 +501,8 @@ impl Run {
                 vars.extend(wrote.iter().map(|(k, v)| (k.clone(), v.clone())));
             }
         }
-        vars.extend(left.vars.clone());
+        self.wrote_bytes += left.vars.values().map(|value| weight(value) as u64).sum::<u64>();
+        vars.extend(left.vars.iter().map(|(name, value)| (name.clone(), Arc::new(value.clone()))));
         if !vars.is_empty() {
             Arc::make_mut(&mut self.scope_mut(left.scope)?.wrote).extend(vars);
         }

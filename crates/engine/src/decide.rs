@@ -48,12 +48,16 @@ pub struct Turn {
     pub loads: Vec<String>,
     /// Values too large for the journal; to be stored before the entry is.
     pub blobs: Vec<(String, Vec<u8>)>,
+    /// What blobs and variables come to, about.
+    bytes: usize,
 }
 
 /// Decisions in one turn, so that no entry outgrows its row, and other runs and a cancel get their word after some
 /// hundredths of a second. Whoever drives the run takes another turn while it [`Run::has_decisions`]; only long loops of
 /// steps that never wait come to that.
 const MAX_DECISIONS: usize = 10_000;
+/// The same for what the decisions of one turn wrote: it is all in memory until the turn is in the journal.
+const MAX_TURN_BYTES: usize = 16 * 1024 * 1024;
 
 /// Takes in what came from outside and decides everything that follows from it.
 pub fn turn(ctx: &Context<'_>, run: &mut Run, at: Millis, inputs: Vec<Event>) -> Result<Turn, Corrupt> {
@@ -96,7 +100,9 @@ pub fn next_deadline(program: &Program, run: &Run) -> Option<Millis> {
 impl Turn {
     fn take(&mut self, run: &mut Run, events: Vec<Event>) -> Result<(), Corrupt> {
         for event in events {
+            let before = run.wrote_bytes;
             run.apply(&event)?;
+            self.bytes += (run.wrote_bytes - before) as usize;
             self.events.push(event);
         }
         Ok(())
@@ -131,7 +137,7 @@ fn decide_all(ctx: &Context<'_>, run: &mut Run, turn: &mut Turn) -> Result<(), C
             Decided::Nothing if scope.is_none() && run.agenda.is_empty() => break,
             Decided::Nothing => forget(run, scope),
         }
-        if run.closed.is_some() {
+        if run.closed.is_some() || turn.bytes > MAX_TURN_BYTES {
             break;
         }
     }
@@ -247,6 +253,7 @@ impl From<EvalError> for Unready {
             EvalError::Load(hash) => Unready::Load(hash),
             EvalError::Reference(message) => Unready::Fail(Failure::new(ErrorKind::Reference, message)),
             EvalError::Type(message) => Unready::Fail(Failure::new(ErrorKind::Schema, message)),
+            EvalError::Limit(message) => Unready::Fail(Failure::new(ErrorKind::Limit, message)),
         }
     }
 }
@@ -638,6 +645,7 @@ fn externalise(ctx: &Context<'_>, events: &mut [Event], turn: &mut Turn) {
         if let Some(stored) = stored
             && let Some(blob) = stored.externalise(limit)
         {
+            turn.bytes += blob.1.len();
             turn.blobs.push(blob);
         }
     }

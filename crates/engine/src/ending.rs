@@ -17,6 +17,9 @@ pub const CANCEL_EXIT_MS: u64 = 60_000;
 /// about 100 MB each time.
 pub const MAX_STEPS: u64 = 50_000;
 
+/// What the variables of one run may come to. They are in memory while the run is at work, those of every pass and lane.
+const MAX_WROTE_BYTES: u64 = 256 * 1024 * 1024;
+
 /// What the run as a whole must do now.
 pub(crate) fn decide(ctx: &Context<'_>, run: &Run) -> Decided {
     let Some(ending) = &run.ending else {
@@ -84,19 +87,33 @@ pub(crate) fn run_timed_out(ctx: &Context<'_>, run: &Run) -> Option<Vec<Event>> 
     Some(end_body(ctx, run, StepStatus::Failed, false, None, Some(error)))
 }
 
-/// The run has come to more steps than one run may have. No policy of a step may let that pass, so the body ends. Undo
+/// The run has come to more steps than one run may have, or to more of variables. No policy of a step may let that pass, so the body ends. Undo
 /// and exit steps have as many again; beyond them, what is at work is cancelled.
 pub(crate) fn outgrown(ctx: &Context<'_>, run: &Run) -> Decided {
-    let most = MAX_STEPS + ctx.program.plan.nodes.len() as u64;
-    let allowed = if run.ending.is_none() { most } else { 2 * most };
-    if run.steps_begun() <= allowed && run.scopes_opened() <= allowed {
-        return Decided::Nothing;
-    }
+    let Some(failure) = outgrown_in(ctx, run) else { return Decided::Nothing };
     match &run.ending {
-        None => Decided::Events(end_body(ctx, run, StepStatus::Failed, false, None, Some(too_many_steps(most)))),
+        None => Decided::Events(end_body(ctx, run, StepStatus::Failed, false, None, Some(failure))),
         Some(Ending { at_work: Some(scope), .. }) => cancel_exit(ctx, run, *scope),
         Some(Ending { at_work: None, .. }) => cancel_detached(ctx, run),
     }
+}
+
+fn outgrown_in(ctx: &Context<'_>, run: &Run) -> Option<Failure> {
+    let most = MAX_STEPS + ctx.program.plan.nodes.len() as u64;
+    let times = if run.ending.is_none() { 1 } else { 2 };
+    if run.steps_begun() > times * most || run.scopes_opened() > times * most {
+        return Some(too_many_steps(most));
+    }
+    (run.wrote_bytes > times * MAX_WROTE_BYTES).then(too_much_written)
+}
+
+fn too_much_written() -> Failure {
+    let message = format!(
+        "the variables that the run has set come to more than {} MiB, the most that one run may have; set smaller \
+         values, or refer to the outputs of steps instead",
+        MAX_WROTE_BYTES / (1024 * 1024)
+    );
+    Failure::new(ErrorKind::Limit, message)
 }
 
 fn too_many_steps(most: u64) -> Failure {
@@ -283,7 +300,7 @@ fn last_output(ctx: &Context<'_>, run: &Run) -> Result<Option<Stored>, NotLoaded
     match (View { ctx, run, scope: BODY, node: None, event: None }).scope_output(BODY) {
         Ok(value) => Ok(Some(Stored::Value(value.into_owned()))),
         Err(EvalError::Load(hash)) => Err(NotLoaded(hash)),
-        Err(EvalError::Reference(_) | EvalError::Type(_)) => Ok(None),
+        Err(EvalError::Reference(_) | EvalError::Type(_) | EvalError::Limit(_)) => Ok(None),
     }
 }
 

@@ -40,7 +40,7 @@ pub fn large_output(ctx: &Context<'_>, run: &Run, scope: ScopeId, node: NodeId) 
         Ok(value) if value.to_string().len() as u64 > ctx.program.plan.limits.inline_bytes => {
             Ok(Some(format!("{value:#}\n")))
         }
-        Ok(_) | Err(EvalError::Reference(_) | EvalError::Type(_)) => Ok(None),
+        Ok(_) | Err(EvalError::Reference(_) | EvalError::Type(_) | EvalError::Limit(_)) => Ok(None),
         Err(EvalError::Load(hash)) => Err(hash),
     }
 }

@@ -38,6 +38,10 @@ impl Names for View<'_> {
         }
     }
 
+    fn variable(&self, name: &str) -> Option<Cow<'_, Value>> {
+        self.run.variable(self.scope, name).map(Cow::Borrowed)
+    }
+
     fn missing_is_null(&self) -> bool {
         self.node.is_some_and(|node| self.ctx.program.plan.node(node).on_missing_null)
     }

@@ -64,6 +64,8 @@ pub struct Run {
     pub(crate) deadlines: BTreeSet<(u64, ScopeId, NodeId)>,
     /// Counts entries and leavings, so that "after" can be told.
     pub(crate) order: u64,
+    /// What all variables weigh that were ever set; those of passes and lanes stay with them.
+    pub(crate) wrote_bytes: u64,
     pub(crate) open_scopes: BTreeSet<ScopeId>,
     /// Scopes where something may have to be decided. A hint, not state: `turn` empties it.
     pub(crate) agenda: BTreeSet<ScopeId>,
@@ -116,6 +118,10 @@ pub struct Closing {
     pub error: Option<Failure>,
 }
 
+/// Variables by name, in the order in which they were first set. Values are shared: what a step was entered with is kept
+/// beside what it left.
+pub type Variables = IndexMap<String, Arc<Value>>;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scope {
     pub kind: ScopeKind,
@@ -125,7 +131,7 @@ pub struct Scope {
     pub number: u32,
     pub at: At,
     /// Variables written in this scope.
-    pub wrote: Arc<Map<String, Value>>,
+    pub wrote: Arc<Variables>,
     /// The last step that completed here, and when.
     pub last: Option<(NodeId, u64)>,
     /// Boxed, because a map has room for eleven from the first on, and most scopes of a long loop hold one step.
@@ -205,7 +211,7 @@ pub struct Calls {
 /// What it was like when the node was entered; retry and fork go back to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Before {
-    pub wrote: Arc<Map<String, Value>>,
+    pub wrote: Arc<Variables>,
     pub visits: Arc<BTreeMap<NodeId, u32>>,
     pub last: Option<(NodeId, u64)>,
     /// A jump led here.
@@ -383,6 +389,18 @@ impl Run {
         self.owed.iter().filter(|(_, o)| o.command.is_active()).map(|(id, o)| (*id, o))
     }
 
+    /// One of the variables that a scope sees: the innermost of that name.
+    pub(crate) fn variable(&self, scope: ScopeId, name: &str) -> Option<&Value> {
+        let mut at = Some(scope);
+        while let Some(id) = at {
+            if let Some(value) = self.scope(id).wrote.get(name) {
+                return Some(value);
+            }
+            at = self.scope(id).parent.map(|(up, _)| up);
+        }
+        None
+    }
+
     /// The variables that a scope sees.
     pub fn vars(&self, scope: ScopeId) -> Map<String, Value> {
         let mut chain = vec![scope];
@@ -391,7 +409,7 @@ impl Run {
         }
         let mut vars = Map::new();
         for id in chain.into_iter().rev() {
-            vars.extend(self.scope(id).wrote.iter().map(|(k, v)| (k.clone(), v.clone())));
+            vars.extend(self.scope(id).wrote.iter().map(|(k, v)| (k.clone(), (**v).clone())));
         }
         vars
     }

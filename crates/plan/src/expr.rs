@@ -59,6 +59,10 @@ pub enum Part {
 /// What an expression sees. The engine implements it over a run, the checker over schemas, tests over a map.
 pub trait Names {
     fn get(&self, root: &Root) -> Result<Cow<'_, Value>, EvalError>;
+    /// One variable, where that is cheaper than to put all of them together; none if it is not set.
+    fn variable(&self, _name: &str) -> Option<Cow<'_, Value>> {
+        None
+    }
     /// `on_missing: null` of the step at hand.
     fn missing_is_null(&self) -> bool {
         false
@@ -80,6 +84,9 @@ pub enum EvalError {
     /// Not the type that was asked for.
     #[error("{0}")]
     Type(String),
+    /// More than one value may have.
+    #[error("{0}")]
+    Limit(String),
 }
 
 #[derive(Debug, Clone)]
@@ -164,6 +171,7 @@ impl EvalError {
             EvalError::Load(hash) => EvalError::Load(hash),
             EvalError::Reference(message) => EvalError::Reference(format!("{message} (in `{expression}`)")),
             EvalError::Type(message) => EvalError::Type(format!("{message} (in `{expression}`)")),
+            EvalError::Limit(message) => EvalError::Limit(format!("{message} (in `{expression}`)")),
         }
     }
 }

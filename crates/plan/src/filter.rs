@@ -110,7 +110,7 @@ impl Dedupe {
             Ok(Value::String(_)) => Err(format!("`dedupe`: `{source}` has more than {MAX_KEY_BYTES} bytes")),
             Ok(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(value.to_string())),
             Ok(value) => Err(format!("`dedupe`: `{source}` is {}, and a key is a text or a number", kind(&value))),
-            Err(error @ (EvalError::Type(_) | EvalError::Load(_))) => {
+            Err(error @ (EvalError::Type(_) | EvalError::Load(_) | EvalError::Limit(_))) => {
                 Err(cut(&format!("`dedupe`: {error}"), MAX_REASON_CHARS))
             }
         }

@@ -16,6 +16,7 @@ pub mod schema;
 pub mod step;
 pub mod template;
 pub mod time;
+pub mod weight;
 pub mod words;
 
 pub use expr::Expr;

@@ -17,6 +17,7 @@ use crate::expr::{
     sole_expression, syntax_flaw, text_of, truth,
 };
 use crate::path::Segment;
+use crate::weight::Room;
 use crate::{Problem, Span};
 
 /// Text made from one template; a prompt larger than this fits no model.
@@ -77,17 +78,29 @@ impl Template {
     }
 
     pub fn render(&self, names: &dyn Names) -> Result<Value, EvalError> {
-        match self {
-            Template::Literal(value) => Ok(value.clone()),
-            Template::Ref(expr) => expr.eval(names),
-            Template::Text(text) => text.render(names).map(Value::String),
-            Template::List(items) => items.iter().map(|item| item.render(names)).collect(),
-            Template::Map(fields) => fields
-                .iter()
-                .map(|(key, field)| Ok((key.clone(), field.render(names)?)))
-                .collect::<Result<_, _>>()
-                .map(Value::Object),
-        }
+        self.render_within(names, 0, &mut Room::new())
+    }
+
+    fn render_within(&self, names: &dyn Names, depth: usize, room: &mut Room) -> Result<Value, EvalError> {
+        let value = match self {
+            Template::Literal(value) => value.clone(),
+            Template::Ref(expr) => expr.eval(names)?,
+            Template::Text(text) => Value::String(text.render(names)?),
+            Template::List(items) => {
+                room.open(depth)?;
+                return items.iter().map(|item| item.render_within(names, depth + 1, room)).collect();
+            }
+            Template::Map(fields) => {
+                room.open(depth)?;
+                let field = |(key, field): &(String, Template)| {
+                    room.take_key(key)?;
+                    Ok((key.clone(), field.render_within(names, depth + 1, room)?))
+                };
+                return fields.iter().map(field).collect::<Result<_, _>>().map(Value::Object);
+            }
+        };
+        room.take(&value, depth)?;
+        Ok(value)
     }
 
     /// Every expression in it, for the checker: `(refs of each)` with spans.

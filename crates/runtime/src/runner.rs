@@ -25,6 +25,8 @@ const CHILD_CHECK_MS: i64 = 60_000;
 const MAX_INPUTS: usize = 4_096;
 /// Values kept for one run from turn to turn; beyond this the cache starts anew.
 const MAX_VALUES: usize = 256;
+/// The same in bytes of JSON, a few times as much in memory.
+const MAX_VALUE_BYTES: usize = 64 * 1024 * 1024;
 
 /// All that can come to a run at work.
 pub(crate) enum Input {
@@ -68,6 +70,7 @@ pub(crate) struct Runner {
     run: Option<Run>,
     prepared: Option<Arc<Prepared>>,
     values: Values,
+    value_bytes: usize,
     outbox: mpsc::Sender<Input>,
     inbox: mpsc::Receiver<Input>,
     standing: Arc<Standing>,
@@ -139,6 +142,7 @@ impl Runner {
             run,
             prepared: None,
             values: Values::new(),
+            value_bytes: 0,
             outbox,
             inbox,
             standing,
@@ -282,8 +286,9 @@ impl Runner {
     async fn turn(&mut self, mut inputs: Vec<Event>) -> Result<Turn, Trouble> {
         drop_unwanted(self.run()?, &mut inputs);
         // Never within a turn: a decision that needs more values than that would load them for ever.
-        if self.values.len() > MAX_VALUES {
+        if self.values.len() > MAX_VALUES || self.value_bytes > MAX_VALUE_BYTES {
             self.values.clear();
+            self.value_bytes = 0;
         }
         let at = self.worker.clock.now();
         let mut turn = self.decide(at, Some(inputs), Turn::default())?;
@@ -291,6 +296,7 @@ impl Runner {
         loop {
             // Values made in this turn may be read in it, long before they are stored.
             for (hash, bytes) in &turn.blobs[known..] {
+                self.value_bytes += bytes.len();
                 self.values.insert(hash.clone(), value_of(bytes));
             }
             known = turn.blobs.len();
@@ -320,6 +326,7 @@ impl Runner {
             }
             let bytes = self.worker.outlast(|| self.worker.store.get_blob(hash.clone())).await?;
             let bytes = bytes.ok_or_else(|| Trouble::Broken(format!("the value {hash} is not in the database")))?;
+            self.value_bytes += bytes.len();
             self.values.insert(hash, value_of(&bytes));
         }
         Ok(())
@@ -895,6 +902,30 @@ mod tests {
         let run = start(&worker, &plan(text), json!({ "list": list })).await;
         assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Completed)));
         assert_eq!(worker.row(run).await.unwrap().seq, 17, "opened, and sixteen turns");
+    }
+
+    // Each of these would be beyond any memory before its steps are through.
+    #[tokio::test]
+    async fn what_grows_without_end_is_stopped() {
+        let doubled = |value: &str| format!("{{ id: more, set: {{ v: {value} }} }}");
+        let loop_of = |step: &str, max: u32| {
+            format!(
+                "name: grows\nsteps:\n  - {{ id: first, set: {{ v: xxxxxxxxxx }} }}\n  - id: again\n    max: {max}\n    until: 'false'\n    on_limit: complete\n    repeat: [{step}]\n"
+            )
+        };
+        for (text, expected) in [
+            (loop_of(&doubled("['{{ vars.v }}', '{{ vars.v }}']"), 60), "more than 32 MiB of memory"),
+            (loop_of(&doubled("'{{ [vars.v, vars.v] }}'"), 60), "more than 32 MiB of memory"),
+            (loop_of(&doubled("'{{ vars.v ~ vars.v }}'"), 60), "more than 32 MiB of memory"),
+            (loop_of(&doubled("['{{ vars.v }}']"), 300), "more than 100 levels deep"),
+            (loop_of(&doubled("'{{ range(50000) }}'"), 2_000), "come to more than 256 MiB"),
+        ] {
+            let worker = worker(MemoryStore::new());
+            let run = start(&worker, &plan(&text), json!({})).await;
+            assert_eq!(worker.settle(run).await, Ok(Rest::Ended(RunStatus::Failed)), "{text}");
+            let error = worker.row(run).await.unwrap().summary.error.unwrap();
+            assert!(error.message.contains(expected), "{text}\n{}", error.message);
+        }
     }
 
     #[tokio::test]

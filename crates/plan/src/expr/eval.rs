@@ -12,6 +12,7 @@ use super::node::{Argument, Arithmetic, Comparison, Node};
 use super::{EvalError, Names, Part, Root, vocabulary};
 use crate::path::{self, Missing, Segment};
 use crate::template::in_text_or_reference;
+use crate::weight::Room;
 
 /// Steps of work for one expression or text. A loop over some thousand items passes, a runaway one does not.
 const FUEL: u64 = 100_000;
@@ -90,7 +91,9 @@ impl<'n> Scope<'n> {
             Node::Test(name, input, args) => self.test_named(name, input, args).map(owned),
             Node::Range(bounds) => self.range(bounds),
             Node::List(items) => {
-                let values: Result<Vec<Value>, _> = items.iter().map(|item| self.eval_owned(item)).collect();
+                let mut room = Room::new();
+                let mut part = |item| self.part(item, &mut room);
+                let values: Result<Vec<Value>, _> = items.iter().map(&mut part).collect();
                 values.map(|values| Cow::Owned(Value::Array(values)))
             }
             Node::Map(pairs) => self.map(pairs),
@@ -108,11 +111,23 @@ impl<'n> Scope<'n> {
         }
     }
 
+    /// What goes into a list or an object, weighed before it is copied.
+    fn part(&mut self, node: &'n Node, room: &mut Room) -> Result<Value, EvalError> {
+        let value = self.eval(node)?;
+        room.take(&value, 1)?;
+        Ok(value.into_owned())
+    }
+
     fn eval_owned(&mut self, node: &'n Node) -> Result<Value, EvalError> {
         self.eval(node).map(Cow::into_owned)
     }
 
     pub fn path(&self, root: &Root, path: &[Segment]) -> Evaluated<'n> {
+        if let (Root::Vars, [Segment::Key(name), rest @ ..]) = (root, path)
+            && let Some(value) = self.names.variable(name)
+        {
+            return self.or_missing(follow(value, |value| path::get(value, rest)), || format!("{root}.{name}"));
+        }
         let value = self.names.get(root)?;
         // A skipped step's output is null, and so is any path into it.
         if path.is_empty() || value.is_null() {
@@ -260,7 +275,7 @@ impl<'n> Scope<'n> {
         match self.eval(input) {
             Ok(value) if !value.is_null() && (!empty_too || truth(&value)) => return Ok(value),
             Ok(_) | Err(EvalError::Reference(_)) => {}
-            Err(error @ (EvalError::Load(_) | EvalError::Type(_))) => return Err(error),
+            Err(error @ (EvalError::Load(_) | EvalError::Type(_) | EvalError::Limit(_))) => return Err(error),
         }
         match args.first() {
             Some(argument) => self.eval(&argument.value),
@@ -293,7 +308,7 @@ impl<'n> Scope<'n> {
         match self.eval(node) {
             Ok(value) => Ok(!(value.is_null() && self.names.missing_is_null())),
             Err(EvalError::Reference(_)) => Ok(false),
-            Err(error @ (EvalError::Load(_) | EvalError::Type(_))) => Err(error),
+            Err(error @ (EvalError::Load(_) | EvalError::Type(_) | EvalError::Limit(_))) => Err(error),
         }
     }
 
@@ -316,10 +331,11 @@ impl<'n> Scope<'n> {
     }
 
     fn map(&mut self, pairs: &'n [(Node, Node)]) -> Evaluated<'n> {
-        let mut map = Map::new();
+        let (mut map, mut room) = (Map::new(), Room::new());
         for (key, value) in pairs {
             let key = text_of(&*self.eval(key)?).into_owned();
-            map.insert(key, self.eval_owned(value)?);
+            room.take_key(&key)?;
+            map.insert(key, self.part(value, &mut room)?);
         }
         Ok(Cow::Owned(Value::Object(map)))
     }
