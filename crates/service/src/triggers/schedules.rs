@@ -27,6 +27,7 @@ const MAX_PAGES: usize = 100;
 const MAX_TRIES: usize = 20;
 const TAKEN_AWAY: &str = "its schedule was cancelled";
 pub(crate) const PAUSED: &str = "it is paused";
+const OVER: &str = "it is over: its one time has come";
 
 /// When a workflow is to run: exactly one of the first four says it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -139,6 +140,12 @@ fn interval(text: &str) -> Result<TriggerOn, Error> {
 fn duration(field: &str, text: &str) -> Result<u64, Error> {
     let wrong = || format!("{field}: `{text}` is no duration; write 30s, 15m, 2h or 1d");
     parse_duration(text.trim()).ok_or_else(|| Error::Invalid(wrong()))
+}
+
+/// It had one time, and that has been dealt with.
+fn is_over(trigger: &TriggerRecord) -> bool {
+    let is_once = matches!(trigger.on.on, TriggerOn::At(_));
+    is_once && trigger.next_at.is_none() && trigger.owed.is_empty() && trigger.queued.is_empty()
 }
 
 impl Service {
@@ -361,7 +368,10 @@ impl Service {
 
     /// A trigger with its times; none if it does not go by time.
     fn timed(&self, at: At<TriggerRecord>) -> Result<Option<Timed>, Error> {
-        let At { it: trigger, revision } = at;
+        let At { it: mut trigger, revision } = at;
+        if is_over(&trigger) {
+            trigger.off.get_or_insert_with(|| OVER.to_owned());
+        }
         Ok(self.read_schedule(&trigger)?.map(|understood| Timed { trigger, revision, understood }))
     }
 

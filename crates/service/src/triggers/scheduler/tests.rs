@@ -1016,3 +1016,18 @@ async fn an_export_that_says_nothing_of_being_off_comes_in() {
     assert_eq!(workflow.status, WorkflowStatus::Active);
     assert_eq!(schedules, BTreeMap::from([("every 1h".to_owned(), None)]));
 }
+
+#[tokio::test]
+async fn a_time_that_has_come_is_shown_as_over() {
+    let world = World::new().await;
+    let once = SetSchedule { at: Some("in 2 seconds".into()), ..SetSchedule::default() };
+    let id = world.service.schedule("tick", once).await.unwrap().trigger.uuid;
+    assert_eq!(world.service.schedule_at(id).await.unwrap().trigger.off, None);
+    world.clock.add(MINUTE);
+    world.service.fire_due().await.unwrap();
+    let over = Some("it is over: its one time has come".to_owned());
+    assert_eq!(world.service.schedule_at(id).await.unwrap().trigger.off, over);
+    assert_eq!(world.service.pause_schedule(id).await.unwrap().trigger.off, over);
+    let refused = world.service.resume_schedule(id).await.unwrap_err();
+    assert!(refused.to_string().contains("is past; set a new schedule"), "{refused}");
+}
