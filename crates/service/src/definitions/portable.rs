@@ -83,6 +83,8 @@ struct PackedTrigger {
     /// Why it does not fire, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     off: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    by_tool: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -423,6 +425,7 @@ impl Service {
         let now = (self.core.clock.now(), self.timezone());
         let (branch, on) = (packed.branch.clone(), packed.on.clone());
         let set = TriggerRecord::set(workflow.id, branch, on, Origin::Call, now)?;
+        let set = TriggerRecord { by_tool: packed.by_tool, ..set };
         let (kind, initial_data_description) = (packed.kind.clone(), packed.initial_data_description.clone());
         let off = packed.off.clone().or(set.off);
         let next_at = set.next_at.filter(|_| off.is_none());
@@ -442,8 +445,8 @@ fn no_name_left(name: &str) -> Error {
 impl PackedTrigger {
     fn new(trigger: TriggerRecord, timezone: &str) -> PackedTrigger {
         let on = dated(&trigger, timezone);
-        let TriggerRecord { uuid, branch, kind, initial_data_description, off, .. } = trigger;
-        PackedTrigger { id: uuid, branch, kind, on, initial_data_description, off }
+        let TriggerRecord { uuid, branch, kind, initial_data_description, off, by_tool, .. } = trigger;
+        PackedTrigger { id: uuid, branch, kind, on, initial_data_description, off, by_tool }
     }
 }
 

@@ -58,6 +58,9 @@ pub struct SetSchedule {
     /// In the place of every schedule that was set for the workflow (or this branch of it) so before.
     #[serde(default)]
     pub replaces: bool,
+    /// Said by an assistant's tool: it replaces what that tool said before, and nothing else. No body can say so.
+    #[serde(skip)]
+    pub by_tool: bool,
 }
 
 /// What was understood of a schedule.
@@ -157,10 +160,11 @@ impl Service {
         check_input(&checked.plan, &on.input)?;
         let now = (self.core.clock.now(), self.timezone());
         let trigger = TriggerRecord::set(workflow.id, set.branch.clone(), on, Origin::Call, now)?;
+        let trigger = TriggerRecord { by_tool: set.by_tool, ..trigger };
         let understood = self.understood(&trigger)?;
         let mut edits = Vec::new();
         if set.replaces {
-            edits = self.replaced(&workflow, set.branch.as_ref()).await?;
+            edits = self.replaced(&workflow, &set).await?;
         }
         edits.extend(self.new_trigger_edits(&trigger)?);
         self.change(edits).await?;
@@ -184,11 +188,13 @@ impl Service {
         }
     }
 
-    /// The schedules that were set by calls go; the one trigger of a workflow that is edited step by step stays.
-    async fn replaced(&self, workflow: &Workflow, branch: Option<&String>) -> Result<Vec<Edit>, Error> {
+    /// The schedules that were set by calls (for a tool: by that tool) go; the one trigger of a workflow that is edited
+    /// step by step stays.
+    async fn replaced(&self, workflow: &Workflow, set: &SetSchedule) -> Result<Vec<Edit>, Error> {
         let found = self.schedules_at(workflow.id, Rhythm::Any).await?;
         let is_meant = |at: &&At<TriggerRecord>| {
-            at.it.origin == Origin::Call && at.it.branch.as_ref() == branch && workflow.trigger_uuid != Some(at.it.uuid)
+            let is_set_so = at.it.origin == Origin::Call && (at.it.by_tool || !set.by_tool);
+            is_set_so && at.it.branch == set.branch && workflow.trigger_uuid != Some(at.it.uuid)
         };
         let removals: Result<Vec<_>, _> =
             found.iter().filter(is_meant).map(|at| self.remove_trigger_edits(at)).collect();

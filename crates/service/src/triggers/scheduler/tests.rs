@@ -1031,3 +1031,29 @@ async fn a_time_that_has_come_is_shown_as_over() {
     let refused = world.service.resume_schedule(id).await.unwrap_err();
     assert!(refused.to_string().contains("is past; set a new schedule"), "{refused}");
 }
+
+// keeps A-32
+#[tokio::test]
+async fn a_tool_replaces_only_what_it_set() {
+    let world = World::new().await;
+    let every = |every: &str, by_tool| {
+        let every = Some(every.to_owned());
+        SetSchedule { every, replaces: by_tool, by_tool, ..SetSchedule::default() }
+    };
+    for set in [every("1h", false), every("2h", true), every("3h", false), every("4h", true)] {
+        world.service.schedule("tick", set).await.unwrap();
+    }
+    let words = async |service: &Service| -> BTreeSet<String> {
+        service.schedules_of("tick").await.unwrap().into_iter().map(|timed| timed.understood.words).collect()
+    };
+    let expected = |all: &[&str]| all.iter().map(|every| format!("every {every}")).collect::<BTreeSet<_>>();
+    assert_eq!(words(&world.service).await, expected(&["1h", "3h", "4h"]));
+    // Elsewhere it is still known who set it.
+    carried(&world, |_| {}).await;
+    let there = world.service.as_user("another");
+    there.schedule("tick", every("5h", true)).await.unwrap();
+    assert_eq!(words(&there).await, expected(&["1h", "3h", "5h"]));
+    // A call that replaces means the tool's, too.
+    world.service.schedule("tick", SetSchedule { by_tool: false, ..every("6h", true) }).await.unwrap();
+    assert_eq!(words(&world.service).await, expected(&["6h"]));
+}
