@@ -40,6 +40,9 @@ pub struct TriggerRecord {
     pub kind: String,
     /// Where it comes from: the definition (and goes with it), or a call of its own.
     pub origin: Origin,
+    /// An assistant set it with its tool, whose next call takes its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_tool: bool,
     pub on: Trigger,
     #[serde(default)]
     pub filter_rules: Value,
@@ -124,6 +127,7 @@ impl TriggerRecord {
             branch,
             kind: kind_of(&on.on).to_owned(),
             origin,
+            by_tool: false,
             filter_rules: on.filter.clone(),
             on,
             initial_data_description: String::new(),

@@ -223,7 +223,8 @@ impl From<ScheduleTime> for SetSchedule {
     fn from(body: ScheduleTime) -> SetSchedule {
         let ScheduleTime { at, cron, every, continuous, timezone, input, branch, replaces, .. } = body;
         let (overlap, catch_up) = (body.overlap.into(), body.catch_up.into());
-        SetSchedule { at, cron, every, continuous, timezone, overlap, catch_up, input, branch, replaces }
+        let by_tool = false;
+        SetSchedule { at, cron, every, continuous, timezone, overlap, catch_up, input, branch, replaces, by_tool }
     }
 }
 

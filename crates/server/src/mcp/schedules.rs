@@ -19,7 +19,8 @@ pub fn schedule_spec() -> Spec {
     Spec {
         name: "schedule_workflow",
         title: "Schedule a workflow",
-        about: "Says when a workflow runs by itself, in place of what an earlier call of this tool said. immediate: \
+        about: "Says when a workflow runs by itself, in place of what an earlier call of this tool said; schedules \
+                that were set otherwise stay. immediate: \
                 runs it now, like run_workflow. scheduled: once at schedule_time. recurring: by cron_expression, until \
                 cancel_workflow. Answers what was understood and the next times; what cannot be understood is refused \
                 with the forms that can. Times are fired while `relais serve` or `relais mcp` runs.\n\
@@ -66,8 +67,8 @@ pub fn when(kind: &str, arguments: &mut Arguments) -> Result<Option<SetSchedule>
     let time = arguments.text(&["schedule_time"])?;
     let cron = arguments.text(&["cron_expression"])?;
     let wrong = |text: &str| Err(Trouble::Invalid(text.to_owned()));
-    // A chain has one schedule: what is said now replaces what was said before.
-    let set = SetSchedule { replaces: true, ..SetSchedule::default() };
+    // An assistant says one schedule of a workflow: what it says now replaces what it said before.
+    let set = SetSchedule { replaces: true, by_tool: true, ..SetSchedule::default() };
     match (kind, time, cron) {
         ("immediate", None, None) => Ok(None),
         ("immediate", _, _) => {
@@ -89,7 +90,11 @@ pub fn shown(timed: &Timed) -> Value {
         "schedule": timed.understood.words,
         "next_times": timed.understood.next_times,
         "branchId": trigger.branch,
-        "set_by": match trigger.origin { Origin::Definition => "definition", Origin::Call => "schedule_workflow" },
+        "set_by": match trigger.origin {
+            Origin::Definition => "definition",
+            Origin::Call if trigger.by_tool => "schedule_workflow",
+            Origin::Call => "call",
+        },
         "off": trigger.off,
     })
 }

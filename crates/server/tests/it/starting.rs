@@ -284,3 +284,50 @@ async fn an_event_starts_what_waits_for_its_type_and_wakes_runs_once() {
     setup.told("/api/v1/events", twisted, 409).await;
     setup.told("/api/v1/events", json!({ "type": "" }), 422).await;
 }
+
+/// Calls a tool as an assistant does.
+async fn call_tool(setup: &Setup, tool: &str, arguments: Value) -> Value {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let request = setup.request(Method::POST, "/mcp").json(&body).header("mcp-method", "tools/call");
+    let request = request.header("mcp-name", tool).header("mcp-protocol-version", "2026-07-28");
+    let answer = request.header("accept", "application/json, text/event-stream").send().await.unwrap();
+    let text = answer.text().await.unwrap();
+    let last = text.lines().filter_map(|line| line.strip_prefix("data:")).rfind(|data| !data.trim().is_empty());
+    let answer: Value = serde_json::from_str(last.unwrap_or(&text)).unwrap();
+    assert!(answer["result"]["isError"] != true && answer["error"].is_null(), "{answer}");
+    answer["result"]["structuredContent"].clone()
+}
+
+// keeps A-32
+#[tokio::test(flavor = "multi_thread")]
+async fn an_assistant_replaces_only_the_schedule_that_it_set() {
+    let setup = Setup::new().await;
+    setup.keep(TICK).await;
+    let path = "/api/v1/workflows/tick/schedules";
+    for body in [json!({ "cron": "every weekday at 9am" }), json!({ "every": "2h" })] {
+        setup.told(path, body, 201).await;
+    }
+    for (kind, field, time) in [
+        ("scheduled", "schedule_time", "tomorrow 9am"),
+        ("scheduled", "schedule_time", "tomorrow 10am"),
+        ("recurring", "cron_expression", "daily at 7am"),
+    ] {
+        let set =
+            call_tool(&setup, "schedule_workflow", json!({ "id": "tick", "schedule_type": kind, field: time })).await;
+        assert_eq!(set["set_by"], "schedule_workflow", "{set}");
+        let (_, list) = setup.get(path).await;
+        let words: Vec<&str> =
+            list["items"].as_array().unwrap().iter().map(|one| one["schedule"].as_str().unwrap()).collect();
+        let others = ["every 1h", "cron \"0 9 * * MON-FRI\" UTC", "every 2h", set["schedule"].as_str().unwrap()];
+        assert!(words.len() == 4 && others.iter().all(|one| words.contains(one)), "{time}: {words:?}");
+    }
+    // A call that replaces means the assistant's, too.
+    setup.told(path, json!({ "every": "15m", "replaces": true }), 201).await;
+    assert_eq!(setup.get(path).await.1["items"].as_array().unwrap().len(), 2);
+}

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use relais_plan::Trigger;
+use relais_engine::Millis;
+use relais_plan::time::format_instant;
+use relais_plan::{Trigger, TriggerOn, schedule};
 use relais_store::{Edit, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +14,7 @@ use uuid::Uuid;
 
 use crate::definitions::agents::must_be_an_agent;
 use crate::definitions::library::{Pending, Used};
-use crate::definitions::workflows::{Alias, Version, Workflow, must_be_named};
+use crate::definitions::workflows::{Alias, Version, Workflow, WorkflowStatus, must_be_named};
 use crate::kept::{self, At};
 use crate::mistakes;
 use crate::{Agent, Error, Format, Origin, Service, StepRecord, TriggerRecord};
@@ -37,6 +39,8 @@ struct Packed {
     alias: Option<String>,
     #[serde(default)]
     description: String,
+    #[serde(default)]
+    status: WorkflowStatus,
     #[serde(default)]
     published: bool,
     /// Oldest first; the last is the newest. None while the workflow is empty.
@@ -76,6 +80,11 @@ struct PackedTrigger {
     on: Trigger,
     #[serde(default)]
     initial_data_description: String,
+    /// Why it does not fire, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    off: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    by_tool: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -178,12 +187,13 @@ impl Service {
             name: workflow.name.clone(),
             alias: workflow.alias.clone(),
             description: workflow.description.clone(),
+            status: workflow.status,
             published: workflow.published,
             versions,
             calls: workflows,
             employs: agents,
             steps: self.step_bodies(workflow).await?,
-            triggers: set.map(|at| PackedTrigger::new(at.it)).collect(),
+            triggers: set.map(|at| PackedTrigger::new(at.it, self.timezone())).collect(),
         })
     }
 
@@ -320,7 +330,7 @@ impl Service {
         }
         let mut workflow = Workflow::new(own, name, self.core.clock.now());
         (workflow.alias, workflow.description) = (alias, packed.description.clone());
-        workflow.published = packed.published;
+        (workflow.status, workflow.published) = (packed.status, packed.published);
         workflow.steps = packed.steps.iter().filter_map(step_id).map(|id| arriving.id(id)).collect();
         workflow.trigger_uuid = packed.triggers.first().map(|trigger| arriving.id(trigger.id));
         must_be_named(&workflow)?;
@@ -415,8 +425,11 @@ impl Service {
         let now = (self.core.clock.now(), self.timezone());
         let (branch, on) = (packed.branch.clone(), packed.on.clone());
         let set = TriggerRecord::set(workflow.id, branch, on, Origin::Call, now)?;
+        let set = TriggerRecord { by_tool: packed.by_tool, ..set };
         let (kind, initial_data_description) = (packed.kind.clone(), packed.initial_data_description.clone());
-        Ok(TriggerRecord { uuid: arriving.id(packed.id), kind, initial_data_description, ..set })
+        let off = packed.off.clone().or(set.off);
+        let next_at = set.next_at.filter(|_| off.is_none());
+        Ok(TriggerRecord { uuid: arriving.id(packed.id), kind, initial_data_description, off, next_at, ..set })
     }
 }
 
@@ -430,10 +443,22 @@ fn no_name_left(name: &str) -> Error {
 }
 
 impl PackedTrigger {
-    fn new(trigger: TriggerRecord) -> PackedTrigger {
-        let TriggerRecord { uuid, branch, kind, on, initial_data_description, .. } = trigger;
-        PackedTrigger { id: uuid, branch, kind, on, initial_data_description }
+    fn new(trigger: TriggerRecord, timezone: &str) -> PackedTrigger {
+        let on = dated(&trigger, timezone);
+        let TriggerRecord { uuid, branch, kind, initial_data_description, off, by_tool, .. } = trigger;
+        PackedTrigger { id: uuid, branch, kind, on, initial_data_description, off, by_tool }
     }
+}
+
+/// The trigger with the time that its words meant when it was set: elsewhere and later they would mean another one, and
+/// a time that is past would come again.
+fn dated(trigger: &TriggerRecord, timezone: &str) -> Trigger {
+    let mut on = trigger.on.clone();
+    let said = schedule::parse(&on, timezone, trigger.set_at).ok().flatten();
+    if let (TriggerOn::At(text), Some(at)) = (&mut on.on, said.and_then(|schedule| schedule.next(Millis::MIN))) {
+        *text = format_instant(at);
+    }
+    on
 }
 
 /// What a package becomes here.

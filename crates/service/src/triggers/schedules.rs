@@ -27,6 +27,7 @@ const MAX_PAGES: usize = 100;
 const MAX_TRIES: usize = 20;
 const TAKEN_AWAY: &str = "its schedule was cancelled";
 pub(crate) const PAUSED: &str = "it is paused";
+const OVER: &str = "it is over: its one time has come";
 
 /// When a workflow is to run: exactly one of the first four says it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +58,9 @@ pub struct SetSchedule {
     /// In the place of every schedule that was set for the workflow (or this branch of it) so before.
     #[serde(default)]
     pub replaces: bool,
+    /// Said by an assistant's tool: it replaces what that tool said before, and nothing else. No body can say so.
+    #[serde(skip)]
+    pub by_tool: bool,
 }
 
 /// What was understood of a schedule.
@@ -141,6 +145,12 @@ fn duration(field: &str, text: &str) -> Result<u64, Error> {
     parse_duration(text.trim()).ok_or_else(|| Error::Invalid(wrong()))
 }
 
+/// It had one time, and that has been dealt with.
+fn is_over(trigger: &TriggerRecord) -> bool {
+    let is_once = matches!(trigger.on.on, TriggerOn::At(_));
+    is_once && trigger.next_at.is_none() && trigger.owed.is_empty() && trigger.queued.is_empty()
+}
+
 impl Service {
     /// Sets when a workflow, named by id, alias or name, runs by itself. What its definition says stays.
     pub async fn schedule(&self, workflow: &str, set: SetSchedule) -> Result<Timed, Error> {
@@ -150,10 +160,11 @@ impl Service {
         check_input(&checked.plan, &on.input)?;
         let now = (self.core.clock.now(), self.timezone());
         let trigger = TriggerRecord::set(workflow.id, set.branch.clone(), on, Origin::Call, now)?;
+        let trigger = TriggerRecord { by_tool: set.by_tool, ..trigger };
         let understood = self.understood(&trigger)?;
         let mut edits = Vec::new();
         if set.replaces {
-            edits = self.replaced(&workflow, set.branch.as_ref()).await?;
+            edits = self.replaced(&workflow, &set).await?;
         }
         edits.extend(self.new_trigger_edits(&trigger)?);
         self.change(edits).await?;
@@ -177,11 +188,13 @@ impl Service {
         }
     }
 
-    /// The schedules that were set by calls go; the one trigger of a workflow that is edited step by step stays.
-    async fn replaced(&self, workflow: &Workflow, branch: Option<&String>) -> Result<Vec<Edit>, Error> {
+    /// The schedules that were set by calls (for a tool: by that tool) go; the one trigger of a workflow that is edited
+    /// step by step stays.
+    async fn replaced(&self, workflow: &Workflow, set: &SetSchedule) -> Result<Vec<Edit>, Error> {
         let found = self.schedules_at(workflow.id, Rhythm::Any).await?;
         let is_meant = |at: &&At<TriggerRecord>| {
-            at.it.origin == Origin::Call && at.it.branch.as_ref() == branch && workflow.trigger_uuid != Some(at.it.uuid)
+            let is_set_so = at.it.origin == Origin::Call && (at.it.by_tool || !set.by_tool);
+            is_set_so && at.it.branch == set.branch && workflow.trigger_uuid != Some(at.it.uuid)
         };
         let removals: Result<Vec<_>, _> =
             found.iter().filter(is_meant).map(|at| self.remove_trigger_edits(at)).collect();
@@ -361,7 +374,10 @@ impl Service {
 
     /// A trigger with its times; none if it does not go by time.
     fn timed(&self, at: At<TriggerRecord>) -> Result<Option<Timed>, Error> {
-        let At { it: trigger, revision } = at;
+        let At { it: mut trigger, revision } = at;
+        if is_over(&trigger) {
+            trigger.off.get_or_insert_with(|| OVER.to_owned());
+        }
         Ok(self.read_schedule(&trigger)?.map(|understood| Timed { trigger, revision, understood }))
     }
 

@@ -10,7 +10,7 @@ use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn, schedule};
 use relais_runtime::clock::Clock;
 use relais_runtime::settings::Settings;
 use relais_store::{Batch, Expect, Fault, Filter, MemoryStore, Options, SqliteStore, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ use super::decide::{Facts, LATE_MS, MAX_CAUGHT_UP, MAX_QUEUED, decide};
 use crate::kept::{self, At};
 use crate::triggers::sent::Sent;
 use crate::{
-    Config, Error, Fate, NewWorkflow, Origin, Service, SetSchedule, TriggerChange, TriggerRecord, Workflow,
+    Config, Error, Fate, NewWorkflow, OnClash, Origin, Service, SetSchedule, TriggerChange, TriggerRecord, Workflow,
     WorkflowStatus, Written,
 };
 
@@ -959,4 +959,101 @@ async fn what_was_sent_starts_one_run_wherever_the_process_is_killed() {
             assert!(nth >= 5, "there were {nth} calls only");
         }
     }
+}
+
+/// What the workflow of the world becomes on another server, by the words of each schedule: why it is off.
+async fn carried(world: &World, edit: impl FnOnce(&mut Value)) -> (Workflow, BTreeMap<String, Option<String>>) {
+    let package = world.service.export_workflows(&["tick".to_owned()], false).await.unwrap();
+    let mut package = serde_json::to_value(package).unwrap();
+    edit(&mut package);
+    let there = world.service.as_user("another");
+    let first = there.import_workflows(package, OnClash::Refuse).await.unwrap().first.it;
+    let found = there.schedules_of(&first.id.to_string()).await.unwrap();
+    (first, found.into_iter().map(|timed| (timed.understood.words, timed.trigger.off)).collect())
+}
+
+#[tokio::test]
+async fn what_is_off_or_over_is_so_after_an_import() {
+    let world = World::new().await;
+    let set = |at: &str| SetSchedule { at: Some(at.into()), ..SetSchedule::default() };
+    world.service.schedule("tick", set("in 2 seconds")).await.unwrap();
+    world.service.schedule("tick", set("in 10 minutes")).await.unwrap();
+    let every = SetSchedule { every: Some("1h".into()), ..SetSchedule::default() };
+    let every = world.service.schedule("tick", every).await.unwrap().trigger.uuid;
+    world.service.pause_schedule(every).await.unwrap();
+    world.clock.add(MINUTE);
+    world.service.fire_due().await.unwrap();
+    assert_eq!(world.fired().await.len(), 1);
+    world.set_status(WorkflowStatus::Paused).await;
+
+    let (workflow, schedules) = carried(&world, |_| {}).await;
+    assert_eq!(workflow.status, WorkflowStatus::Paused);
+    let past = Some("its time was past when it was set".to_owned());
+    let expected = [
+        ("at \"2026-01-01T00:00:02.000Z\"".to_owned(), past),
+        ("at \"2026-01-01T00:10:00.000Z\"".to_owned(), None),
+        ("every 1h".to_owned(), Some("it is paused".to_owned())),
+    ];
+    assert_eq!(schedules, BTreeMap::from(expected));
+    world.clock.add(DAY);
+    world.service.fire_due().await.unwrap();
+    assert_eq!(world.fired().await.len(), 1, "nothing starts by itself");
+}
+
+#[tokio::test]
+async fn an_export_that_says_nothing_of_being_off_comes_in() {
+    let world = World::new().await;
+    let every = SetSchedule { every: Some("1h".into()), ..SetSchedule::default() };
+    let id = world.service.schedule("tick", every).await.unwrap().trigger.uuid;
+    world.service.pause_schedule(id).await.unwrap();
+    world.set_status(WorkflowStatus::Archived).await;
+    let (workflow, schedules) = carried(&world, |package| {
+        let workflow = package["workflows"][0].as_object_mut().unwrap();
+        workflow.remove("status");
+        workflow["triggers"][0].as_object_mut().unwrap().remove("off");
+    })
+    .await;
+    assert_eq!(workflow.status, WorkflowStatus::Active);
+    assert_eq!(schedules, BTreeMap::from([("every 1h".to_owned(), None)]));
+}
+
+#[tokio::test]
+async fn a_time_that_has_come_is_shown_as_over() {
+    let world = World::new().await;
+    let once = SetSchedule { at: Some("in 2 seconds".into()), ..SetSchedule::default() };
+    let id = world.service.schedule("tick", once).await.unwrap().trigger.uuid;
+    assert_eq!(world.service.schedule_at(id).await.unwrap().trigger.off, None);
+    world.clock.add(MINUTE);
+    world.service.fire_due().await.unwrap();
+    let over = Some("it is over: its one time has come".to_owned());
+    assert_eq!(world.service.schedule_at(id).await.unwrap().trigger.off, over);
+    assert_eq!(world.service.pause_schedule(id).await.unwrap().trigger.off, over);
+    let refused = world.service.resume_schedule(id).await.unwrap_err();
+    assert!(refused.to_string().contains("is past; set a new schedule"), "{refused}");
+}
+
+// keeps A-32
+#[tokio::test]
+async fn a_tool_replaces_only_what_it_set() {
+    let world = World::new().await;
+    let every = |every: &str, by_tool| {
+        let every = Some(every.to_owned());
+        SetSchedule { every, replaces: by_tool, by_tool, ..SetSchedule::default() }
+    };
+    for set in [every("1h", false), every("2h", true), every("3h", false), every("4h", true)] {
+        world.service.schedule("tick", set).await.unwrap();
+    }
+    let words = async |service: &Service| -> BTreeSet<String> {
+        service.schedules_of("tick").await.unwrap().into_iter().map(|timed| timed.understood.words).collect()
+    };
+    let expected = |all: &[&str]| all.iter().map(|every| format!("every {every}")).collect::<BTreeSet<_>>();
+    assert_eq!(words(&world.service).await, expected(&["1h", "3h", "4h"]));
+    // Elsewhere it is still known who set it.
+    carried(&world, |_| {}).await;
+    let there = world.service.as_user("another");
+    there.schedule("tick", every("5h", true)).await.unwrap();
+    assert_eq!(words(&there).await, expected(&["1h", "3h", "5h"]));
+    // A call that replaces means the tool's, too.
+    world.service.schedule("tick", SetSchedule { by_tool: false, ..every("6h", true) }).await.unwrap();
+    assert_eq!(words(&world.service).await, expected(&["6h"]));
 }
