@@ -93,17 +93,23 @@ impl Node {
     /// The path to the innermost thing that stands at an offset of the text; its key is part of it.
     pub fn path_at(&self, offset: u32) -> Vec<Segment> {
         let stands = |span: Span| span.start <= offset && offset < span.end;
+        // What is inside a node stands in the order of the text, so it is found without looking at each.
+        let ends = |entry: &Entry| entry.key_span.end.max(entry.value.span.end);
         let mut path = Vec::new();
         let mut node = self;
         loop {
             let (segment, inner) = match &node.data {
                 Data::Scalar(_) => return path,
-                Data::List(items) => match items.iter().position(|item| stands(item.span)) {
-                    Some(index) => (Segment::Index(index as i64), &items[index]),
-                    None => return path,
-                },
+                Data::List(items) => {
+                    let index = items.partition_point(|item| item.span.end <= offset);
+                    match items.get(index).filter(|item| stands(item.span)) {
+                        Some(item) => (Segment::Index(index as i64), item),
+                        None => return path,
+                    }
+                }
                 Data::Map(entries) => {
-                    match entries.iter().find(|entry| stands(entry.key_span) || stands(entry.value.span)) {
+                    let found = entries.get(entries.partition_point(|entry| ends(entry) <= offset));
+                    match found.filter(|entry| stands(entry.key_span) || stands(entry.value.span)) {
                         Some(entry) => (Segment::Key(entry.key.clone()), &entry.value),
                         None => return path,
                     }

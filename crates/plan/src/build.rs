@@ -10,6 +10,7 @@ mod vars;
 
 pub use ids::positional;
 
+use crate::problem::Suggestions;
 use crate::step::{Branch, Kind, Step, StepError, Workflow};
 use crate::{
     Arm, Each, Exit, FanOutput, Jump, Node, NodeId, OnError, Op, Outcome, Over, Plan, Problem, Problems, ROOT, Region,
@@ -94,21 +95,6 @@ struct Lowering {
     suggestions: Suggestions,
 }
 
-/// Finds near names, within bounds: a file of unknown names would otherwise cost each of them a look at all others.
-struct Suggestions {
-    left: u32,
-}
-
-/// Nobody reads further than this before mending the first mistakes.
-const MAX_SUGGESTIONS: u32 = 50;
-
-impl Suggestions {
-    fn nearest<'a>(&mut self, written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-        self.left = self.left.checked_sub(1)?;
-        crate::problem::nearest(written, known)
-    }
-}
-
 /// Where a list of steps stands: its region, and the `Choose` of that region whose arm it is.
 #[derive(Clone, Copy)]
 struct Place {
@@ -136,7 +122,7 @@ impl Lowering {
             around: Vec::new(),
             jumps: Vec::new(),
             problems,
-            suggestions: Suggestions { left: MAX_SUGGESTIONS },
+            suggestions: Suggestions::default(),
         }
     }
 

@@ -78,6 +78,27 @@ pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
     best.map(|(_, name)| name)
 }
 
+/// Finds near names, within bounds: a file of unknown names would otherwise cost each of them a look at all others.
+pub(crate) struct Suggestions {
+    left: u32,
+}
+
+/// Nobody reads further than this before mending the first mistakes.
+pub(crate) const MAX_SUGGESTIONS: u32 = 50;
+
+impl Default for Suggestions {
+    fn default() -> Suggestions {
+        Suggestions { left: MAX_SUGGESTIONS }
+    }
+}
+
+impl Suggestions {
+    pub fn nearest<'a>(&mut self, written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        self.left = self.left.checked_sub(1)?;
+        nearest(written, known)
+    }
+}
+
 pub fn has_errors(problems: &[Problem]) -> bool {
     problems.iter().any(|p| p.severity == Severity::Error)
 }
@@ -120,10 +141,31 @@ fn distance(a: &[char], b: &[char]) -> usize {
 impl Source {
     /// 1-based line and column (in characters) of a byte offset.
     pub fn position(&self, offset: u32) -> (usize, usize) {
-        let before = &self.text[..self.boundary(offset)];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        (line, column)
+        self.moved((1, 1), 0..self.boundary(offset))
+    }
+
+    /// The positions of many offsets, in their order. The text is read once, not once for each of them.
+    pub fn positions(&self, offsets: &[u32]) -> Vec<(usize, usize)> {
+        let mut order: Vec<usize> = (0..offsets.len()).collect();
+        order.sort_unstable_by_key(|&index| offsets[index]);
+        let mut found = vec![(1, 1); offsets.len()];
+        let (mut place, mut read) = ((1, 1), 0);
+        for index in order {
+            let end = self.boundary(offsets[index]);
+            place = self.moved(place, read..end);
+            read = end;
+            found[index] = place;
+        }
+        found
+    }
+
+    /// The position behind a stretch of text that begins at one.
+    fn moved(&self, (line, column): (usize, usize), stretch: Range<usize>) -> (usize, usize) {
+        let text = &self.text[stretch];
+        match text.rfind('\n') {
+            Some(end) => (line + text.matches('\n').count(), text[end + 1..].chars().count() + 1),
+            None => (line, column + text.chars().count()),
+        }
     }
 
     /// The problems as a person reads them, with the offending text marked. Of very many only the first are drawn,
@@ -231,6 +273,8 @@ mod tests {
         for (offset, expected) in [(0, (1, 1)), (2, (1, 2)), (7, (2, 1)), (13, (2, 7)), (14, (2, 7)), (999, (3, 1))] {
             assert_eq!(source.position(offset), expected, "{offset}");
         }
+        let offsets = [13, 0, 999, 7, 7, 14, 2];
+        assert_eq!(source.positions(&offsets), offsets.map(|offset| source.position(offset)));
     }
 
     #[test]

@@ -23,7 +23,7 @@ const LEAST_EVERY_MS: u64 = 1_000;
 pub const DEFAULT_TIMEZONE: &str = "UTC";
 
 /// What calendars may look like.
-pub const CALENDAR_FORMS: &str = "`daily@09:00`, `weekly@1,3,5` or `weekly@1,3,5@09:00` (0 is Sunday)";
+pub const CALENDAR_FORMS: &str = "`daily@09:00`, `weekly@1,3,5` or `weekly@1,3,5@09:00` (days are 0 to 6, 0 is Sunday)";
 
 /// The times of one trigger.
 #[derive(Debug, Clone)]

@@ -60,6 +60,15 @@ pub fn parse_instant(text: &str) -> Option<i64> {
     text.trim().parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
 }
 
+/// Why a text is no instant although it is written like one: it is outside the times that are taken. None where it is
+/// something else.
+pub fn too_far(text: &str) -> Option<String> {
+    let pieces = jiff::fmt::temporal::Pieces::parse(text.trim()).ok()?;
+    let is_whole = pieces.time().is_some() && pieces.offset().is_some() && parse_instant(text).is_none();
+    let (first, last) = (format_instant(i64::MIN), format_instant(i64::MAX));
+    is_whole.then(|| format!("`{}` is too far away; times from {first} to {last} are taken", text.trim()))
+}
+
 /// RFC 3339 in UTC with milliseconds.
 pub fn format_instant(at_ms: i64) -> String {
     let at = Timestamp::from_millisecond(at_ms).unwrap_or(if at_ms < 0 { Timestamp::MIN } else { Timestamp::MAX });
@@ -178,5 +187,21 @@ mod tests {
         assert_eq!(format_instant(0), "1970-01-01T00:00:00.000Z");
         assert!(format_instant(i64::MAX).starts_with("9999-"));
         assert_eq!(parse_instant(&format_instant(-1)), Some(-1));
+    }
+
+    #[test]
+    fn instants_have_a_last_one() {
+        let far = |text: &str| {
+            format!(
+                "`{text}` is too far away; times from -009999-01-02T01:59:59.000Z to 9999-12-30T22:00:00.999Z are taken"
+            )
+        };
+        for text in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59+00:00"] {
+            assert_eq!(too_far(text), Some(far(text)));
+            assert_eq!(crate::words::at(text), Err(far(text)));
+        }
+        for text in ["9999-12-30T22:00:00Z", "9999-12-31T23:59:59", "9999-12-31", "9999-13-31T23:59:59Z", "soon", ""] {
+            assert_eq!(too_far(text), None, "{text}");
+        }
     }
 }

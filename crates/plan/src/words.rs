@@ -59,6 +59,9 @@ pub fn at(text: &str) -> Result<At, String> {
     if let Some(instant) = time::parse_instant(text) {
         return Ok(At::Instant(instant));
     }
+    if let Some(wrong) = time::too_far(text) {
+        return Err(wrong);
+    }
     let text_in_words = text.trim().to_lowercase();
     if let Some(duration) = text_in_words.strip_prefix("in ") {
         let duration = duration.replace(" and ", " ").replace(", ", " ");

@@ -57,11 +57,12 @@ pub struct Finding {
 impl Finding {
     pub(crate) fn all(source: &Source, problems: &[Problem]) -> Vec<Finding> {
         let paths = relais_dialects::Paths::of(source);
-        problems.iter().map(|problem| Finding::new(source, &paths, problem)).collect()
+        let places = source.positions(&problems.iter().map(|problem| problem.span.start).collect::<Vec<u32>>());
+        problems.iter().zip(places).map(|(problem, place)| Finding::new(place, &paths, problem)).collect()
     }
 
-    fn new(source: &Source, paths: &relais_dialects::Paths, problem: &Problem) -> Finding {
-        let place = (problem.span != Span::default()).then(|| source.position(problem.span.start));
+    fn new(place: (usize, usize), paths: &relais_dialects::Paths, problem: &Problem) -> Finding {
+        let place = (problem.span != Span::default()).then_some(place);
         Finding {
             severity: problem.severity,
             line: place.map(|(line, _)| line),

@@ -77,6 +77,8 @@ pub struct Waits {
 pub(crate) const OWN_KEYS: &str = "relais:";
 /// Prefixes of run ids shorter than this are refused: they would soon fit several.
 const SHORTEST_PREFIX: usize = 4;
+/// Names of signals are names, as the types of events are.
+const MAX_SIGNAL_BYTES: usize = 255;
 /// How often something is offered to a run that moves on at the same time.
 const SAY_TRIES: usize = 100;
 /// How often a parent looks at child runs that another process works on, or that have just woken it.
@@ -301,6 +303,10 @@ impl Service {
 
     /// Gives a named signal to a run that waits for it, or will.
     pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
+        if name.is_empty() || name.len() > MAX_SIGNAL_BYTES || name.chars().any(char::is_control) {
+            let text = format!("the `name` of a signal is a text of 1 to {MAX_SIGNAL_BYTES} bytes in one line");
+            return Err(Error::Invalid(text));
+        }
         self.signal_open(run, "signalled", Signal::Sent { name: name.to_owned(), value }).await
     }
 
@@ -597,11 +603,13 @@ pub fn meant(page: &Page, text: Option<&str>) -> Result<RunId, Error> {
         return newest.ok_or_else(|| Error::NotFound("there are no runs yet".into()));
     };
     let wanted = prefix.to_lowercase();
+    if wanted.len() < SHORTEST_PREFIX {
+        let text = format!("`{prefix}` is too short for a run; give at least {SHORTEST_PREFIX} characters of its id");
+        return Err(Error::Invalid(text));
+    }
     let fits = |row: &&Row| {
-        wanted.len() >= SHORTEST_PREFIX && {
-            let id = row.summary.run.to_string();
-            id.starts_with(&wanted) || id.ends_with(&wanted)
-        }
+        let id = row.summary.run.to_string();
+        id.starts_with(&wanted) || id.ends_with(&wanted)
     };
     let found: Vec<RunId> = page.rows.iter().filter(fits).map(|r| r.summary.run).collect();
     match found.as_slice() {

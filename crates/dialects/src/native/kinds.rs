@@ -387,7 +387,12 @@ impl Reader<'_> {
     fn wait_until(&mut self, field: Field<'_>) -> Until {
         let text = field.node.as_text();
         if !text.is_some_and(|text| text.contains("{{") || time::parse_instant(text).is_some()) {
-            self.wrong(field, "a time with its offset (RFC 3339)", "`until: \"2027-01-01T09:00:00+01:00\"`");
+            match text.and_then(time::too_far) {
+                Some(message) => self.problems.push(Problem::error(field.node.span, message)),
+                None => {
+                    self.wrong(field, "a time with its offset (RFC 3339)", "`until: \"2027-01-01T09:00:00+01:00\"`")
+                }
+            }
         }
         Until::At(self.template(field))
     }

@@ -22,7 +22,7 @@ use crate::values::{content_span, duration_of};
 use crate::yaml::{self, Data, Node};
 
 const EXAMPLE: &str = "`{ cron: \"0 9 * * MON-FRI\", timezone: Europe/Paris }`";
-const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00`, `weekly@1,3,5@09:00` (0 is Sunday), \
+const FORMS: &str = "forms that can be written: a duration (`15m`), `daily@09:00`, `weekly@1,3,5@09:00` (days are 0 to 6, 0 is Sunday), \
                      five or six cron fields, `@daily`, words such as `every weekday at 8:30`, or a time under `at`";
 /// One message goes to all of them; more people are a mailing list.
 const MAX_MAIL_ADDRESSES: usize = 20;

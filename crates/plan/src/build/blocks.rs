@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::{Lowering, Place, Stretch, Suggestions};
+use super::{Lowering, Place, Stretch};
+use crate::problem::Suggestions;
 use crate::step::{Awaited, Kind, Name, Step};
 use crate::{Fan, FanOutput, Lane, LaneFailure, NodeId, Op, Problem, Problems, RegionId, Span, WaitFor};
 

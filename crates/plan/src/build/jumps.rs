@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{DEFAULT_GOTO_LIMIT, ListId, Lowering, Suggestions, opener_word};
+use super::{DEFAULT_GOTO_LIMIT, ListId, Lowering, opener_word};
+use crate::problem::Suggestions;
 use crate::step::Name;
 use crate::{Node, NodeId, OnError, Op, Problem, Region, RegionId};
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::World;
 use super::flow::{Flow, View};
 use super::names::listed;
-use crate::problem::nearest;
+use crate::problem::Suggestions;
 use crate::{Agent, Budget, NodeId, Op, Plan, Problem, Problems, Span, Task};
 
 /// Models of these providers cost nothing.
@@ -18,26 +18,28 @@ pub(super) type Tools<'w> = HashMap<&'w str, &'w Value>;
 
 pub(super) fn check(plan: &Plan, flow: &Flow<'_>, tools: Option<&Tools<'_>>, world: &dyn World) -> Problems {
     let mut problems = Vec::new();
-    agents(plan, &mut problems);
+    let mut suggestions = Suggestions::default();
+    agents(plan, &mut suggestions, &mut problems);
     if let Some(tools) = tools {
         let configured = world.servers();
         let shelf = Shelf::new(plan, tools, &configured);
-        uses(plan).into_iter().for_each(|(name, span, user)| problems.extend(shelf.check(name, span, &user)));
+        let mut find = |(name, span, user): (&str, Span, String)| shelf.check(name, span, &user, &mut suggestions);
+        problems.extend(uses(plan).into_iter().filter_map(&mut find));
     }
-    rules(plan, tools, &mut problems);
+    rules(plan, tools, &mut suggestions, &mut problems);
     plan.agents.iter().for_each(|(name, agent)| models(name, agent, &mut problems));
     prices(plan, flow, world, &mut problems);
     budgets(plan, &mut problems);
     problems
 }
 
-fn agents(plan: &Plan, problems: &mut Problems) {
+fn agents(plan: &Plan, suggestions: &mut Suggestions, problems: &mut Problems) {
     let mut used = HashSet::new();
     for node in &plan.nodes {
         let Some(name) = agent_of(&node.op) else { continue };
         used.insert(name);
         if !plan.agents.contains_key(name) {
-            let help = match nearest(name, plan.agents.keys().map(String::as_str)) {
+            let help = match suggestions.nearest(name, plan.agents.keys().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("agents are: {}", listed(plan.agents.keys().map(String::as_str))),
             };
@@ -88,21 +90,21 @@ impl<'a> Shelf<'a> {
         Shelf { tools, listed, declared }
     }
 
-    fn check(&self, name: &str, span: Span, user: &str) -> Option<Problem> {
+    fn check(&self, name: &str, span: Span, user: &str, suggestions: &mut Suggestions) -> Option<Problem> {
         let unlisted = |server: &&str| !server.contains('*') && !self.listed.contains(server);
         if let Some(server) = server_of(name).filter(unlisted) {
-            return (!self.declared.contains(server)).then(|| self.no_server(server, span, user));
+            return (!self.declared.contains(server)).then(|| self.no_server(server, span, user, suggestions));
         }
         if name.contains('*') {
             let found = self.tools.keys().any(|tool| matches(name, tool));
             return (!found).then(|| self.no_match(name, span, user));
         }
-        (!self.tools.contains_key(name)).then(|| self.no_tool(name, span, user))
+        (!self.tools.contains_key(name)).then(|| self.no_tool(name, span, user, suggestions))
     }
 
-    fn no_server(&self, server: &str, span: Span, user: &str) -> Problem {
+    fn no_server(&self, server: &str, span: Span, user: &str, suggestions: &mut Suggestions) -> Problem {
         let known = self.listed.union(&self.declared).copied();
-        let help = match nearest(server, known.clone()) {
+        let help = match suggestions.nearest(server, known.clone()) {
             Some(near) => format!("did you mean `{MCP}{near}/…`?"),
             None => format!("MCP servers are: {}; declare it in the file or the configuration", listed(known)),
         };
@@ -114,10 +116,10 @@ impl<'a> Shelf<'a> {
         Problem::error(span, message).help("`relais tools` lists what there is")
     }
 
-    fn no_tool(&self, name: &str, span: Span, user: &str) -> Problem {
+    fn no_tool(&self, name: &str, span: Span, user: &str, suggestions: &mut Suggestions) -> Problem {
         let mut known: Vec<&str> = self.tools.keys().copied().collect();
         known.sort_unstable();
-        let help = match nearest(name, known.iter().copied()) {
+        let help = match suggestions.nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("tools are: {}", listed(known)),
         };
@@ -153,16 +155,19 @@ fn overlap(a: &str, b: &str) -> bool {
     }
 }
 
-fn rules(plan: &Plan, tools: Option<&Tools<'_>>, problems: &mut Problems) {
+/// Rules compared with uses: more than any file has that a person wrote; a warning is not worth the square of a file.
+const MAX_COMPARED: usize = 1_000_000;
+
+fn rules(plan: &Plan, tools: Option<&Tools<'_>>, suggestions: &mut Suggestions, problems: &mut Problems) {
     let used: BTreeSet<&str> = uses(plan).into_iter().map(|(name, _, _)| name).collect();
-    for (pattern, rule) in &plan.tools {
+    for (pattern, rule) in plan.tools.iter().take(MAX_COMPARED / used.len().max(1)) {
         if used.iter().any(|name| overlap(pattern, name)) {
             continue;
         }
         let message = format!("the rule for `{pattern}` has no effect: nothing uses such a tool");
         let problem = Problem::warning(rule.span, message);
         let known = used.iter().copied().chain(tools.into_iter().flat_map(|tools| tools.keys().copied()));
-        problems.push(match nearest(pattern, known) {
+        problems.push(match suggestions.nearest(pattern, known) {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
             None => problem,
         });

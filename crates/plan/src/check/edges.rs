@@ -8,7 +8,7 @@ use super::catalog::Tools;
 use super::flow::{Flow, View};
 use super::names::{Keys, known_shape, listed};
 use super::shape::{self, Shape};
-use crate::problem::nearest;
+use crate::problem::Suggestions;
 use crate::schema::Fit;
 use crate::{Call, NodeId, Op, Plan, Problem, Problems, Schema, Span, Task, Template};
 
@@ -20,6 +20,7 @@ pub(super) struct Edges<'p> {
     /// schemas, and comparing two is the dearest thing here.
     compared: HashMap<(usize, usize), Option<String>>,
     problems: Problems,
+    suggestions: Suggestions,
 }
 
 /// One value on its way in.
@@ -36,7 +37,7 @@ const REMARKS: &[&str] = &["type", "title", "description", "default", "examples"
 
 impl<'p> Edges<'p> {
     pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Edges<'p> {
-        Edges { plan, flow, keys, compared: HashMap::new(), problems: Vec::new() }
+        Edges { plan, flow, keys, compared: HashMap::new(), problems: Vec::new(), suggestions: Suggestions::default() }
     }
 
     pub fn check(mut self, tools: &Tools<'_>) -> Problems {
@@ -110,7 +111,7 @@ impl<'p> Edges<'p> {
             match shape::field(schema, key) {
                 Ok(Shape::Json(property)) => self.below(key, value, property, place),
                 Err(miss) if is_closed && miss.instead.is_none() => {
-                    let near = nearest(key, miss.known.iter().copied());
+                    let near = self.suggestions.nearest(key, miss.known.iter().copied());
                     // One slip of the pen is one problem.
                     absent.retain(|absent| near != Some(absent));
                     self.unknown_key(key, near, &miss.known, place);

@@ -7,7 +7,7 @@ use super::flow::{Blind, Flow, Place, Sight, View};
 use super::shape::{self, Miss, Shape};
 use crate::expr::{Part, Root};
 use crate::path::{self, Segment};
-use crate::problem::nearest;
+use crate::problem::Suggestions;
 use crate::{
     Call, Each, Expr, FanOutput, NodeId, OnDeadline, OnError, Op, Over, Plan, Problem, Problems, Span, Task, Template,
     Until,
@@ -24,8 +24,7 @@ pub(super) struct Names<'p> {
     keys: &'p Keys<'p>,
     variables: BTreeSet<&'p str>,
     problems: Problems,
-    /// Nearest names that may still be looked for.
-    searches: usize,
+    suggestions: Suggestions,
     /// Asked all at once at the end.
     pending: Vec<Pending<'p>>,
 }
@@ -58,14 +57,12 @@ enum Want {
 
 /// More names than this in one message help nobody.
 const SHOWN_NAMES: usize = 8;
-/// A search for the nearest name looks at every name; a file in which nothing fits must not cost the square of its
-/// size.
-const MAX_SEARCHES: usize = 100;
 
 impl<'p> Names<'p> {
     pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Names<'p> {
         let variables = plan.nodes.iter().flat_map(|n| n.assign.iter().map(|(name, _)| name.as_str())).collect();
-        Names { plan, flow, keys, variables, problems: Vec::new(), searches: MAX_SEARCHES, pending: Vec::new() }
+        let suggestions = Suggestions::default();
+        Names { plan, flow, keys, variables, problems: Vec::new(), suggestions, pending: Vec::new() }
     }
 
     pub fn check(mut self) -> Problems {
@@ -219,8 +216,7 @@ impl<'p> Names<'p> {
         if self.variables.contains(name.as_str()) {
             return;
         }
-        self.searches = self.searches.saturating_sub(1);
-        let near = nearest(name, self.variables.iter().copied().filter(|_| self.searches > 0));
+        let near = self.suggestions.nearest(name, self.variables.iter().copied());
         let help = match near {
             Some(near) => format!("did you mean `vars.{near}`?"),
             None if self.variables.is_empty() => format!("write it first: `set: {{ {name}: … }}`"),
@@ -250,9 +246,8 @@ impl<'p> Names<'p> {
     }
 
     fn unknown_step(&mut self, key: &str, span: Span) {
-        self.searches = self.searches.saturating_sub(1);
         let names = || self.plan.nodes.iter().filter(|node| !node.hidden).map(|node| node.key.as_str());
-        let help = match nearest(key, names().filter(|_| self.searches > 0)) {
+        let help = match self.suggestions.nearest(key, names()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("steps are: {}", listed(names())),
         };
@@ -349,7 +344,7 @@ impl<'p> Names<'p> {
                 Ok(below) => shape = below,
                 Err(miss) => {
                     let place = written(root, &path[..position]);
-                    self.problems.push(missing(&place, segment, &miss, span));
+                    self.problems.push(missing(&place, segment, &miss, span, &mut self.suggestions));
                     return;
                 }
             }
@@ -425,7 +420,7 @@ fn comparison(source: &str, types: &[&str]) -> String {
     }
 }
 
-fn missing(place: &str, segment: &Segment, miss: &Miss<'_>, span: Span) -> Problem {
+fn missing(place: &str, segment: &Segment, miss: &Miss<'_>, span: Span, suggestions: &mut Suggestions) -> Problem {
     let name = match segment {
         Segment::Key(key) => key.clone(),
         Segment::Index(index) => format!("[{index}]"),
@@ -434,7 +429,7 @@ fn missing(place: &str, segment: &Segment, miss: &Miss<'_>, span: Span) -> Probl
         return Problem::error(span, format!("`{place}` is {instead} and has no `{name}`"));
     }
     let message = format!("`{place}` has no field `{name}`");
-    let near = nearest(&name, miss.known.iter().copied());
+    let near = suggestions.nearest(&name, miss.known.iter().copied());
     Problem::error(span, message).help(match near {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("its fields are: {}", listed(miss.known.iter().copied())),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::fixture::built;
 use super::{World, check};
+use crate::problem::MAX_SUGGESTIONS;
 use crate::{Problem, Severity};
 
 struct Known;
@@ -593,6 +594,45 @@ fn many_unknown_names() {
     let problems = check(&plan, &Known);
     assert_eq!(problems.len(), 2_000);
     assert!(problems.iter().all(|problem| problem.help.is_some()));
+}
+
+/// At most so many of the problems name something near, however many names there are, and all are told.
+#[track_caller]
+fn few_suggestions(file: Value, expected: usize) {
+    let (plan, _) = built(&file);
+    let problems = check(&plan, &Known);
+    let near = |problem: &&Problem| problem.help.as_ref().is_some_and(|help| help.starts_with("did you mean"));
+    let near = problems.iter().filter(near).count();
+    assert!((1..=MAX_SUGGESTIONS as usize).contains(&near), "{near} of {}", problems.len());
+    assert_eq!(problems.len(), expected);
+}
+
+/// Nor must any other kind of name: agents, tools, servers, rules, fields, arguments.
+#[test]
+fn every_search_for_near_names_is_bounded() {
+    const MANY: usize = 300;
+    let many = |of: &dyn Fn(usize) -> Value| (0..MANY).map(of).collect::<Vec<Value>>();
+    let keyed = |of: &dyn Fn(usize) -> (String, Value)| (0..MANY).map(of).collect::<serde_json::Map<_, _>>();
+    let agents = keyed(&|n| (format!("a{n}"), json!({})));
+    let calls = many(&|n| json!({"id": format!("s{n}"), "agent": format!("b{n}")}));
+    few_suggestions(json!({"agents": agents, "steps": calls}), 2 * MANY);
+
+    let tools = many(&|n| json!({"id": format!("s{n}"), "tool": "reed_file", "with": {"n": n}}));
+    few_suggestions(json!({"steps": tools}), MANY);
+    let servers = keyed(&|n| (format!("server{n}"), json!({})));
+    let posts = many(&|n| json!({"id": format!("s{n}"), "tool": format!("mcp:servex{n}/send")}));
+    few_suggestions(json!({"mcp": servers, "steps": posts}), MANY);
+    let rules = keyed(&|n| (format!("read_file{n}"), json!({})));
+    few_suggestions(json!({"tools": rules, "steps": [step("s")]}), MANY);
+
+    let input = keyed(&|n| (format!("field{n}"), json!("string")));
+    let fields =
+        many(&|n| json!({"id": format!("s{n}"), "tool": "read_file", "with": format!("{{{{ input.fielx{n} }}}}")}));
+    few_suggestions(json!({"input": input, "steps": fields}), MANY);
+    let arguments = many(
+        &|n| json!({"id": format!("s{n}"), "tool": "write_file", "with": {"path": "a", "content": "{{ input }}", "moda": "new"}}),
+    );
+    few_suggestions(json!({"steps": arguments}), MANY);
 }
 
 /// Every step reads the first, the one before and a far one: more sources than one pass over the graph carries.

@@ -86,6 +86,11 @@ async fn a_run_is_paused_resumed_cancelled_retried_and_forked() {
     assert!(setup.rested(run).await["waits_for"].as_array().unwrap().contains(&json!("paused")));
     check("resume", json!({ "budget": { "usd": -1.0 } }), 400).await;
     check("resume", json!({ "budget": { "usd": 1.5, "time": "10m" } }), 202).await;
+    for name in ["", "two\nlines", &"g".repeat(256)] {
+        let refused = check("signal", json!({ "name": name }), 422).await;
+        assert!(refused["detail"].as_str().unwrap().contains("1 to 255 bytes"), "{refused}");
+    }
+    check("signal", json!({ "name": "g".repeat(255) }), 202).await;
     check("signal", json!({ "name": "go", "value": 1 }), 202).await;
     check("retry", json!({ "from": "say" }), 409).await;
     check("cancel", json!({}), 202).await;

@@ -34,6 +34,9 @@ async fn versions_stay_and_can_be_gone_back_to() {
     let (_, same) = setup.post(path, json!({ "version": 1 })).await;
     assert_eq!(same["version"], 3, "it says that already");
     refused(&setup, Method::POST, path, json!({ "version": 9 }), 404, "no version 9").await;
+    for path in [path, "/api/v1/workflows/greet/run"] {
+        refused(&setup, Method::POST, path, json!({ "version": 0 }), 422, "versions count from 1").await;
+    }
     for number in ["0", "9", "x"] {
         assert_eq!(setup.get(&format!("/api/v1/workflows/greet/versions/{number}")).await.0, 404);
     }

@@ -192,6 +192,8 @@ async fn a_run_is_not_found_by_a_part_of_its_id_either() {
         assert_eq!(told.replace(part, "…"), other.replace(nobodys, "…"));
         assert!(!told.contains(run), "{told}");
     }
+    let (went_well, told) = world.call(&world.ada, "get_run", &json!({ "id": &run[..2] })).await;
+    assert!(!went_well && told.contains("at least 4 characters"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

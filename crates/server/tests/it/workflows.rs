@@ -85,6 +85,7 @@ async fn what_is_no_workflow_is_refused() {
     check(json!({}), 422, "needs a name").await;
     check(json!({ "name": " " }), 422, "needs a name").await;
     check(json!({ "name": "x".repeat(256) }), 422, "at most 255").await;
+    check(json!({ "name": "x", "alias": "x".repeat(256) }), 422, "`alias` has at most 255").await;
     check(json!({ "name": "second", "alias": "one" }), 409, "alias `one`").await;
     check(json!({ "name": "second", "colour": "red" }), 400, "colour").await;
     check(json!({ "definition": GREET, "format": "cobol" }), 400, "no format `cobol`").await;

@@ -69,6 +69,7 @@ impl Service {
 
 fn no_version(workflow: &Workflow, number: u64) -> Error {
     match number {
+        0 if workflow.version > 0 => Error::Invalid("there is no version 0; versions count from 1".into()),
         0 => Error::Conflict(format!("the workflow `{}` is empty; give it a definition first", workflow.name)),
         number => Error::NotFound(format!("the workflow `{}` has no version {number}", workflow.name)),
     }

@@ -631,7 +631,7 @@ pub(crate) fn must_be_described(text: &str) -> Result<(), Error> {
 
 pub(crate) fn must_be_short(what: &str, text: &str) -> Result<(), Error> {
     if text.chars().count() > MAX_NAME_CHARS || text.chars().any(char::is_control) {
-        return Err(Error::Invalid(format!("a {what} has at most {MAX_NAME_CHARS} characters, all on one line")));
+        return Err(Error::Invalid(format!("`{what}` has at most {MAX_NAME_CHARS} characters, all on one line")));
     }
     Ok(())
 }

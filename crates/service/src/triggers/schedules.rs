@@ -134,6 +134,10 @@ fn interval(text: &str) -> Result<TriggerOn, Error> {
     if schedule::is_calendar(text.trim()) {
         return Ok(TriggerOn::Calendar(text.trim().to_owned()));
     }
+    if text.contains('@') {
+        let forms = schedule::CALENDAR_FORMS;
+        return Err(Error::Invalid(format!("every: `{text}` is no schedule; write {forms}")));
+    }
     match duration("every", text)? {
         0 => Err(Error::Invalid("every: a run after no time at all is `continuous`; write 15m or 1d".into())),
         ms => Ok(TriggerOn::Every { ms }),

@@ -221,6 +221,7 @@ async fn answer(Runs(service): Runs, Path(run): Path<Uuid>, Json(given): Json<An
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Sent {
+    #[schema(min_length = 1, max_length = 255)]
     name: String,
     #[serde(default)]
     value: Value,
