@@ -340,6 +340,8 @@ async fn end_all(world: &World) {
     for _ in 0..5 {
         world.service.fire_due().await.unwrap();
         world.end_runs(RunStatus::Completed).await;
+        // As long as the shortest pause between two runs.
+        world.clock.add(1_000);
     }
 }
 
@@ -363,7 +365,7 @@ async fn check_one_at_a_time(cut: Cut) -> bool {
     let (mut world, power) = cut.world().await;
     let end = world.clock.now() + 4 * MINUTE;
     let replacing = world.add(TriggerOn::Every { ms: 60_000 }, |t| t.overlap = Overlap::CancelRunning).await;
-    let endless = world.add(TriggerOn::Continuous { delay_ms: 0 }, |_| {}).await;
+    let endless = world.add(TriggerOn::Continuous { delay_ms: 1_000 }, |_| {}).await;
     let was_cut = cut.four_minutes(&mut world, &power).await;
     check_one_stays(&world, replacing, &format!("{cut:?}")).await;
     assert_eq!(world.fired().await[&endless].len(), 1, "{cut:?}");
