@@ -607,9 +607,9 @@ async fn unchanged_triggers_keep_their_state() {
         (first.clone(), 4),
         (first, 0),
         // A secret is changed: the same trigger.
-        (named(vec![(None, every.clone()), (Some("side"), every.clone()), (None, hook(Some("s")))]), 1),
+        (named(vec![(None, every.clone()), (Some("side"), every.clone()), (None, hook(Some("${RELAIS_HOOK_S}")))]), 1),
         // The hook moves to the branch, and the branch's own trigger goes; of each it is kept that it went.
-        (named(vec![(None, every), (Some("side"), hook(Some("s")))]), 8),
+        (named(vec![(None, every), (Some("side"), hook(Some("${RELAIS_HOOK_S}")))]), 8),
     ] {
         let present = service.list_kept::<TriggerRecord>(Some(&world.workflow.id.to_string())).await.unwrap();
         let found = service.trigger_edits(&world.workflow, &named, &present).unwrap();
