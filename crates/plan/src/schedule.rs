@@ -74,20 +74,25 @@ pub fn parse(trigger: &Trigger, default_timezone: &str, set_ms: i64) -> Result<O
             let meant = if fields.eq_ignore_ascii_case(text) { String::new() } else { format!(" ({fields})") };
             (format!("cron {text:?}{meant}"), true, Rule::Clock(Box::new(Pattern::parse(&fields)?)))
         }
-        TriggerOn::Every { ms } if (1..LEAST_EVERY_MS).contains(ms) => {
-            let (said, least) = (format_duration(*ms), format_duration(LEAST_EVERY_MS));
-            return Err(format!("`every {said}` is too often; the least is {least}"));
-        }
+        TriggerOn::Every { ms } if (1..LEAST_EVERY_MS).contains(ms) => return Err(too_often("every", *ms)),
         TriggerOn::Every { ms } => {
             (format!("every {}", format_duration(*ms)), false, Rule::Every { anchor_ms: set_ms, ms: *ms })
         }
         TriggerOn::Calendar(text) => (text.clone(), true, Rule::Clock(Box::new(calendar(text)?))),
+        TriggerOn::Continuous { delay_ms } if *delay_ms < LEAST_EVERY_MS => {
+            return Err(too_often("continuous", *delay_ms));
+        }
         TriggerOn::Continuous { delay_ms } => {
             (format!("continuous, {} after each run", format_duration(*delay_ms)), false, Rule::AfterRun)
         }
     };
     let schedule = Schedule { said, is_local, zone, rule };
     schedule.checked(set_ms).map(Some)
+}
+
+fn too_often(word: &str, ms: u64) -> String {
+    let (said, least) = (format_duration(ms), format_duration(LEAST_EVERY_MS));
+    format!("`{word} {said}` is too often; the least is {least}")
 }
 
 /// Whether a text is `daily@HH:mm`, `weekly@1,3,5` or `weekly@1,3,5@HH:mm`.
@@ -327,6 +332,8 @@ mod tests {
             (TriggerOn::Every { ms: 0 }, None, "`every 0ms` can never fire"),
             (TriggerOn::Every { ms: u64::MAX }, None, "can never fire"),
             (TriggerOn::Every { ms: 999 }, None, "`every 999ms` is too often; the least is 1s"),
+            (TriggerOn::Continuous { delay_ms: 0 }, None, "`continuous 0ms` is too often; the least is 1s"),
+            (TriggerOn::Continuous { delay_ms: 999 }, None, "`continuous 999ms` is too often; the least is 1s"),
             (
                 TriggerOn::Cron("0 0 30 2 *".into()),
                 None,

@@ -7,6 +7,7 @@ use relais_store::{Edit, Expect, Find, Record, RecordKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::definitions::workflows::must_be_unchanged;
 use crate::triggers::hooks::Hook;
 use crate::{Error, Service};
 
@@ -53,6 +54,9 @@ pub(crate) enum Order<'a> {
 const PAGE: usize = 1_000;
 /// A list of more than this is shown in pages, never whole.
 const MAX_LISTED: usize = 10_000;
+/// How often something is read and changed anew when others changed it in between. Each time somebody got through, so
+/// that this many callers at once all do; whoever meets more of them is told to come back.
+pub(crate) const MAX_TRIES: usize = 50;
 
 pub(crate) fn key<T: Kept>(owner: &str, id: &str) -> RecordKey {
     RecordKey { kind: T::KIND.to_owned(), owner: owner.to_owned(), id: id.to_owned() }
@@ -183,6 +187,29 @@ impl Service {
             Ok(_) | Err(Error::Stale(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Finds something and does something with it, anew while others change it in between. A caller that minds which
+    /// revision it changes hears of it as soon as that is another one.
+    pub(crate) async fn amend<T: Kept, R, Finding, Doing>(
+        &self,
+        read: &Read,
+        find: impl Fn() -> Finding,
+        act: impl Fn(At<T>) -> Doing,
+    ) -> Result<R, Error>
+    where
+        Finding: Future<Output = Result<At<T>, Error>>,
+        Doing: Future<Output = Result<R, Error>>,
+    {
+        for _ in 0..MAX_TRIES {
+            let at = find().await?;
+            must_be_unchanged(T::WORD, at.it.id(), at.revision, read)?;
+            match act(at).await {
+                Err(Error::Stale(_)) => {}
+                done => return done,
+            }
+        }
+        Err(Error::Busy(format!("this {} is being changed by many at once; try again", T::WORD)))
     }
 
     /// All edits or none; answers the revision of each.

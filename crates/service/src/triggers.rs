@@ -118,6 +118,9 @@ impl TriggerRecord {
         origin: Origin,
         (now, timezone): (Millis, &str),
     ) -> Result<TriggerRecord, Error> {
+        if let Some(refused) = hooks::refused_secret(&on.on) {
+            return Err(Error::Invalid(refused));
+        }
         let schedule = schedule::parse(&on, timezone, now).map_err(Error::Invalid)?;
         let next_at = schedule.as_ref().and_then(|schedule| first_time(schedule, now));
         let off = (schedule.is_some() && next_at.is_none()).then(|| PAST.to_owned());

@@ -153,9 +153,9 @@ async fn a_webhook_starts_a_run_with_what_was_sent_if_the_filter_lets_it() {
 /// A webhook that hears only who knows the secret.
 async fn with_signed_hook() -> Setup {
     let mut settings = Settings::default();
-    settings.secrets.insert("ORDER_SECRET".into(), "a long secret".into());
+    settings.secrets.insert("RELAIS_HOOK_ORDERS".into(), "a long secret".into());
     let setup = Setup::with(settings).await;
-    let trigger = "{ webhook: { id: signed, secret: \"${ORDER_SECRET}\" }, overlap: allow }";
+    let trigger = "{ webhook: { id: signed, secret: \"${RELAIS_HOOK_ORDERS}\" }, overlap: allow }";
     setup.keep(&format!("{PAID}triggers: [{trigger}]\n")).await;
     setup
 }
@@ -175,6 +175,31 @@ async fn a_webhook_with_a_secret_hears_only_who_signs() {
     assert_eq!((status.as_u16(), &problem["kind"]), (401, &json!("unauthorized")), "{problem}");
     assert!(!problem.to_string().contains("a long secret"));
     assert_eq!(answered(hook(&setup, "signed", None).body(body), None).await.0, 401);
+}
+
+/// Whoever may save a definition must not try guesses at what the operator has set for something else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_names_only_secrets_that_are_meant_for_webhooks() {
+    let setup = Setup::with(Settings::default()).await;
+    let wrong = ["${PATH}", "${RELAIS_HOOK_}", "${secret:SMTP_PASSWORD}", "${RELAIS_HOOK_A}${PATH}"];
+    for (number, secret) in wrong.into_iter().enumerate() {
+        let text =
+            format!("{PAID}triggers: [{{ webhook: {{ id: w{number}, secret: \"{secret}\" }}, overlap: allow }}]\n");
+        let (status, problem) = setup.ask(Method::POST, "/api/v1/workflows", Some(json!({ "definition": text }))).await;
+        assert_eq!(status, 422, "{secret}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("begin with `RELAIS_HOOK_`"), "{problem}");
+    }
+    let text =
+        format!("{PAID}triggers: [{{ webhook: {{ id: w, secret: \"${{RELAIS_HOOK_A}}\" }}, overlap: allow }}]\n");
+    let (status, kept) = setup.ask(Method::POST, "/api/v1/workflows", Some(json!({ "definition": text }))).await;
+    assert_eq!(status, 201, "{kept}");
+    let empty = json!({ "name": "by hand" });
+    let (_, empty) = setup.ask(Method::POST, "/api/v1/workflows", Some(empty)).await;
+    let path = format!("/api/v1/workflows/{}/trigger", empty["id"].as_str().unwrap());
+    let trigger = json!({ "trigger_type_id": "webhook", "settings": { "secret": "${PATH}" } });
+    let (status, problem) = setup.ask(Method::PUT, &path, Some(trigger)).await;
+    assert_eq!(status, 422, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("begin with `RELAIS_HOOK_`"), "{problem}");
 }
 
 /// What a stranger sends is counted: it neither fills the list of decisions nor pushes anything out of it.

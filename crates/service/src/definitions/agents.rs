@@ -9,7 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::definitions::library::Pending;
-use crate::definitions::workflows::{Once, must_be_described, must_be_short, must_be_unchanged};
+use crate::definitions::workflows::{Once, must_be_described, must_be_short};
 use crate::kept::{self, At, Kept, Order, Read};
 use crate::{Error, Finding, Format, Service, Workflow};
 
@@ -121,8 +121,11 @@ impl Service {
 
     /// Changes an agent, and with it every workflow that uses it. `revision`: what the caller has read, if it minds.
     pub async fn update_agent(&self, text: &str, change: AgentChange, revision: Read) -> Result<At<Agent>, Error> {
-        let At { it: before, revision: read_at } = self.find_agent(text).await?;
-        must_be_unchanged(Agent::WORD, before.id, read_at, &revision)?;
+        self.amend(&revision, || self.find_agent(text), |at| self.change_agent(at, change.clone())).await
+    }
+
+    async fn change_agent(&self, at: At<Agent>, change: AgentChange) -> Result<At<Agent>, Error> {
+        let At { it: before, revision: read_at } = at;
         let agent = changed(&before, change);
         if agent == before {
             return Ok(At { it: before, revision: read_at });
@@ -142,8 +145,11 @@ impl Service {
     }
 
     pub async fn delete_agent(&self, text: &str, revision: Read) -> Result<(), Error> {
-        let At { it: agent, revision: read_at } = self.find_agent(text).await?;
-        must_be_unchanged(Agent::WORD, agent.id, read_at, &revision)?;
+        self.amend(&revision, || self.find_agent(text), |at| self.remove_agent(at)).await
+    }
+
+    async fn remove_agent(&self, at: At<Agent>) -> Result<(), Error> {
+        let At { it: agent, revision: read_at } = at;
         let using = self.using(agent.id).await?;
         if !using.is_empty() {
             let names: Vec<String> = using.iter().take(MAX_NAMED).map(|at| format!("`{}`", at.it.name)).collect();

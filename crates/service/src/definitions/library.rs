@@ -1,5 +1,5 @@
 //! What a definition may reach that came in over the network: the user's kept workflows and agents, and nothing else.
-//! No file, no variable of the environment.
+//! No file, no variable of the environment but those that are meant for the secrets of webhooks.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::definitions::workflows::{Version, Workflow};
 use crate::definitions::{Definition, Definitions};
+use crate::triggers::hooks::refused_secret;
 use crate::{Agent, At, Error, Service};
 
 /// What is about to be kept in the same change: it stands in front of what is kept.
@@ -166,7 +167,8 @@ impl Definitions {
 
     fn refused_plan(&self, plan: &Plan) -> Option<String> {
         let command = if self.config.settings.server.allow_commands { None } else { named_command(plan) };
-        command.or_else(|| named_variable(plan)).or_else(|| named_file(plan))
+        let secret = || plan.triggers.iter().find_map(|trigger| refused_secret(&trigger.on));
+        command.or_else(|| named_variable(plan)).or_else(|| named_file(plan)).or_else(secret)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Workflows kept on the server: one record for what a workflow is now, one document for each of its versions
 //! (`versions.rs`).
 
+use std::fmt::Display;
+
 use relais_dialects::Format;
 use relais_engine::Millis;
 use relais_plan::TriggerOn;
@@ -464,8 +466,17 @@ impl Service {
         revision: Read,
         reason: &str,
     ) -> Result<At<Workflow>, Error> {
-        let At { it: before, revision: read_at } = self.find_workflow(text).await?;
-        must_be_unchanged("workflow", before.id, read_at, &revision)?;
+        let change_it = |at| self.change_workflow(at, change.clone(), reason);
+        self.amend(&revision, || self.find_workflow(text), change_it).await
+    }
+
+    async fn change_workflow(
+        &self,
+        at: At<Workflow>,
+        change: WorkflowChange,
+        reason: &str,
+    ) -> Result<At<Workflow>, Error> {
+        let At { it: before, revision: read_at } = at;
         let mut workflow = before.clone();
         apply(&mut workflow, &change);
         must_be_named(&workflow)?;
@@ -563,7 +574,7 @@ impl Workflow {
 }
 
 /// The caller has read what is there now.
-pub(crate) fn must_be_unchanged(word: &str, id: Uuid, is: u64, read: &Read) -> Result<(), Error> {
+pub(crate) fn must_be_unchanged(word: &str, id: impl Display, is: u64, read: &Read) -> Result<(), Error> {
     if read.as_ref().is_none_or(|read| read.contains(&is)) {
         return Ok(());
     }

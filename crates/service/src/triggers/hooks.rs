@@ -33,6 +33,23 @@ impl Kept for Hook {
     }
 }
 
+/// What a secret must be called that a kept trigger names. Whoever may send to a webhook that is signed with a variable
+/// may try guesses at it, so that only those are named which the operator has set for webhooks.
+const HOOK_SECRET: &str = "RELAIS_HOOK_";
+
+/// Why a trigger cannot be kept: its secret is not one of those for webhooks. `${secret:NAME}` is `${NAME}`.
+pub(crate) fn refused_secret(on: &TriggerOn) -> Option<String> {
+    let TriggerOn::Webhook { id, secret: Some(secret), .. } = on else { return None };
+    let name = secret.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
+    let rest = name.strip_prefix("secret:").unwrap_or(name).strip_prefix(HOOK_SECRET);
+    let is_name = |rest: &str| rest.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if rest.is_some_and(|rest| !rest.is_empty() && is_name(rest)) {
+        return None;
+    }
+    let text = format!("the secret of the webhook `{id}` is `{secret}`: a workflow on a server names only");
+    Some(format!("{text} secrets and variables that begin with `{HOOK_SECRET}`, such as `${{{HOOK_SECRET}ORDERS}}`"))
+}
+
 /// What was sent to a webhook, as it came.
 #[derive(Debug, Clone, Copy)]
 pub struct Posted<'a> {
@@ -106,6 +123,10 @@ impl Service {
     /// Where the trigger names a secret, only who knows it is heard.
     fn check_signature(&self, trigger: &TriggerRecord, posted: &Posted<'_>) -> Result<(), Error> {
         let TriggerOn::Webhook { secret: Some(secret), .. } = &trigger.on.on else { return Ok(()) };
+        // One that was kept before there was this rule.
+        if let Some(refused) = refused_secret(&trigger.on.on) {
+            return Err(Error::Conflict(refused));
+        }
         let secrets = Secrets::new(&self.config().settings.secrets);
         let unset = |error| Error::Unusable(format!("the secret of this webhook cannot be read: {error}"));
         let secret = secrets.expand(secret).map_err(unset)?;

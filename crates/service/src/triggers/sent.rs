@@ -12,14 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::kept::{self, At, Kept};
+use crate::kept::{self, At, Kept, MAX_TRIES};
 use crate::runs::OWN_KEYS;
 use crate::triggers::Owed;
 use crate::triggers::decisions::{Decision, KEPT, ordered_id};
 use crate::{Error, Fired, Mode, Service, Start, TriggerRecord, Workflow, WorkflowStatus};
 
-/// How often a decision is made anew when the trigger was changed in the meantime.
-const MAX_TRIES: usize = 50;
 /// What waits for the run before it, of one trigger; a sender that is so far ahead is told.
 const MAX_QUEUED: usize = 100;
 /// How long the scheduler leaves what is started here to us.

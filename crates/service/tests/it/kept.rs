@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use relais_runtime::clock::SystemClock;
 use relais_runtime::settings::Settings;
-use relais_service::{Config, Error, NewWorkflow, OnClash, Once, Service, Start, StepFields, Written};
+use relais_service::{
+    AgentChange, Config, Error, NewAgent, NewWorkflow, OnClash, Once, Service, Start, StepFields, WorkflowChange,
+    Written,
+};
 use relais_store::{Find, MemoryStore, Store};
 use serde_json::json;
 
@@ -163,4 +166,45 @@ async fn a_package_with_a_step_that_is_none_is_refused_with_its_place() {
     let refused = setup.service.import_workflows(package, OnClash::Rename).await.unwrap_err();
     let Error::Invalid(text) = &refused else { panic!("{refused:?}") };
     assert!(text.contains("steps[0] of the workflow `child (2)`") && text.contains("`name` is missing"), "{text}");
+}
+
+/// Changes that a test sends at once: more than get through together.
+const AT_ONCE: usize = 12;
+
+/// Whoever does not say what it has read does not mind who was first.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_at_once_all_get_through_where_nobody_minds_the_revision() {
+    let setup = Setup::with(&[]);
+    let agent = NewAgent {
+        name: "host".into(),
+        definition: json!({ "model": "sim/any", "instructions": "0" }),
+        ..NewAgent::default()
+    };
+    setup.service.create_agent(agent).await.unwrap();
+    let text = |number: usize| format!("steps: [{{ id: one, agent: host, prompt: '{number}' }}]");
+    let id = kept(&setup.service, "busy", &text(AT_ONCE)).await;
+    let read = setup.service.find_workflow(&id).await.unwrap().revision;
+    let mut changes = tokio::task::JoinSet::new();
+    for number in 0..AT_ONCE {
+        let (service, id, text) = (setup.service.clone(), id.clone(), text(number));
+        changes.spawn(async move {
+            let definition = Some(Written { text, ..Written::default() });
+            let change = WorkflowChange { definition, ..Default::default() };
+            service.update_workflow(&id, change, None).await.map(drop)
+        });
+        let service = setup.service.clone();
+        changes.spawn(async move {
+            let definition = Some(json!({ "model": "sim/any", "instructions": format!("new {number}") }));
+            let change = AgentChange { definition, ..Default::default() };
+            service.update_agent("host", change, None).await.map(drop)
+        });
+    }
+    for done in changes.join_all().await {
+        done.unwrap();
+    }
+    let workflow = setup.service.find_workflow(&id).await.unwrap().it;
+    assert_eq!(workflow.version as usize, 1 + 2 * AT_ONCE, "each change is a version");
+    let change = WorkflowChange { description: Some("late".into()), ..Default::default() };
+    let late = setup.service.update_workflow(&id, change, Some(vec![read])).await.unwrap_err();
+    assert!(matches!(late, Error::Stale(_)), "{late}");
 }
