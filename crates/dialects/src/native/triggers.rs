@@ -159,7 +159,7 @@ impl Reader<'_> {
         if let Data::Scalar(_) = &field.node.data {
             return self.name(field).map(|id| TriggerOn::Webhook { id, secret: None, dedupe: None });
         }
-        let example = "`webhook: { id: new-order, secret: \"${ORDER_SECRET}\" }`";
+        let example = "`webhook: { id: new-order, secret: \"${RELAIS_HOOK_ORDERS}\" }`";
         let fields = self.map(field.node, "`webhook`", keys::WEBHOOK, example)?;
         let secret = fields.get("secret").and_then(|field| self.secret_name(field));
         let dedupe = fields.get("dedupe").and_then(|field| self.dedupe(field));
@@ -194,7 +194,7 @@ impl Reader<'_> {
         let text = self.text(field)?;
         if !(text.starts_with("${") && text.ends_with('}') && text.len() > "${}".len()) {
             let problem = Problem::error(field.node.span, "`secret`: a workflow file holds no credentials");
-            self.problems.push(problem.help("name the variable that holds it, such as \"${ORDER_SECRET}\""));
+            self.problems.push(problem.help("name the variable that holds it, such as \"${RELAIS_HOOK_ORDERS}\""));
             return None;
         }
         Some(text)
