@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use crate::expr::EvalError;
 
-/// The most that one value may weigh that a template or expression makes: room for the longest text and for what the
-/// largest answer of `http_request` becomes.
-pub const MAX_VALUE_BYTES: usize = 32 * 1024 * 1024;
+/// The most that one value may weigh that a template or expression makes: room for the longest text and for most of what
+/// `http_request` answers with. While it is made, stored and shown there are some ten copies of it.
+pub const MAX_VALUE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Deeper values could not be read back from the journal: the reader of JSON stops at 128 levels, and an entry has some
 /// of its own.

@@ -25,8 +25,8 @@ const CHILD_CHECK_MS: i64 = 60_000;
 const MAX_INPUTS: usize = 4_096;
 /// Values kept for one run from turn to turn; beyond this the cache starts anew.
 const MAX_VALUES: usize = 256;
-/// The same in bytes of JSON, a few times as much in memory.
-const MAX_VALUE_BYTES: usize = 64 * 1024 * 1024;
+/// The same in bytes of JSON, up to ten times as much in memory.
+const MAX_VALUE_BYTES: usize = 16 * 1024 * 1024;
 
 /// All that can come to a run at work.
 pub(crate) enum Input {
@@ -914,9 +914,9 @@ mod tests {
             )
         };
         for (text, expected) in [
-            (loop_of(&doubled("['{{ vars.v }}', '{{ vars.v }}']"), 60), "more than 32 MiB of memory"),
-            (loop_of(&doubled("'{{ [vars.v, vars.v] }}'"), 60), "more than 32 MiB of memory"),
-            (loop_of(&doubled("'{{ vars.v ~ vars.v }}'"), 60), "more than 32 MiB of memory"),
+            (loop_of(&doubled("['{{ vars.v }}', '{{ vars.v }}']"), 60), "more than 16 MiB of memory"),
+            (loop_of(&doubled("'{{ [vars.v, vars.v] }}'"), 60), "more than 16 MiB of memory"),
+            (loop_of(&doubled("'{{ vars.v ~ vars.v }}'"), 60), "more than 16 MiB of memory"),
             (loop_of(&doubled("['{{ vars.v }}']"), 300), "more than 100 levels deep"),
             (loop_of(&doubled("'{{ range(50000) }}'"), 2_000), "come to more than 256 MiB"),
         ] {
