@@ -102,8 +102,6 @@ pub struct TriggerChange {
 const NO_TIME: &str = "it has no time yet; save one of at, cron, every, daily, weekly and continuous in its settings";
 /// A description is a paragraph or two.
 const MAX_DESCRIPTION_CHARS: usize = 10_000;
-/// How often a call looks again when others change the same workflow at the same time.
-const MAX_TRIES: usize = 10;
 
 static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
@@ -154,24 +152,25 @@ impl Service {
         revision: Read,
         make: impl Fn(&Workflow) -> Result<Option<TriggerRecord>, Error>,
     ) -> Result<At<Workflow>, Error> {
-        for _ in 0..MAX_TRIES {
-            let At { it: mut workflow, revision: is } = self.find_workflow(workflow).await?;
-            must_be_unchanged("workflow", workflow.id, is, &revision)?;
-            let new = make(&workflow)?;
-            let mut edits = self.former_trigger(&workflow).await?;
-            workflow.trigger_uuid = new.as_ref().map(|trigger| trigger.uuid);
-            workflow.updated_at = self.core.clock.now();
-            if let Some(trigger) = &new {
-                edits.extend(self.new_trigger_edits(trigger)?);
-            }
-            edits.push(kept::put(self.user(), &workflow, Expect::Revision(is))?);
-            match self.change(edits).await {
-                Ok(_) => return self.kept(&workflow.id.to_string()).await,
-                Err(Error::Stale(_)) => {}
-                Err(error) => return Err(error),
-            }
+        self.amend(&revision, || self.find_workflow(workflow), |at| self.put_trigger(at, &make)).await
+    }
+
+    async fn put_trigger(
+        &self,
+        at: At<Workflow>,
+        make: impl Fn(&Workflow) -> Result<Option<TriggerRecord>, Error>,
+    ) -> Result<At<Workflow>, Error> {
+        let At { it: mut workflow, revision: read_at } = at;
+        let new = make(&workflow)?;
+        let mut edits = self.former_trigger(&workflow).await?;
+        workflow.trigger_uuid = new.as_ref().map(|trigger| trigger.uuid);
+        workflow.updated_at = self.core.clock.now();
+        if let Some(trigger) = &new {
+            edits.extend(self.new_trigger_edits(trigger)?);
         }
-        Err(Error::Busy(format!("the workflow {workflow} is being changed by others all the time; try again")))
+        edits.push(kept::put(self.user(), &workflow, Expect::Revision(read_at))?);
+        self.change(edits).await?;
+        self.kept(&workflow.id.to_string()).await
     }
 
     async fn former_trigger(&self, workflow: &Workflow) -> Result<Vec<Edit>, Error> {
