@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::Expr;
 use crate::expr::{Comparison, EvalError, Names, Root, holds, kind};
 use crate::path::{self, Missing, Segment};
+use crate::text::cut;
 
 pub use read::Mistake;
 
@@ -271,13 +272,6 @@ fn listed(parts: impl Iterator<Item = String>) -> String {
         }
     }
     text
-}
-
-fn cut(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

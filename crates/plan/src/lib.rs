@@ -15,6 +15,7 @@ pub mod schedule;
 pub mod schema;
 pub mod step;
 pub mod template;
+pub mod text;
 pub mod time;
 pub mod weight;
 pub mod words;

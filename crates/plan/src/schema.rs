@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::path::{self, Segment};
 use crate::problem::nearest;
+use crate::text::cut;
 
 /// More violations than this help nobody to correct a value.
 const MAX_VIOLATIONS: usize = 20;
@@ -200,7 +201,7 @@ impl Schema {
                 ValidationErrorKind::Referencing(_) => format!("{error}; a $ref must stay inside its schema"),
                 _ => error.to_string(),
             };
-            (error.instance_path().as_str().to_owned(), clipped(&message, MAX_MESSAGE_CHARS))
+            (error.instance_path().as_str().to_owned(), cut(&message, MAX_MESSAGE_CHARS))
         })
     }
 
@@ -220,19 +221,19 @@ impl Schema {
         let mut rest = rest.to_json_schema();
         let value = Schema::new(rest.clone()).sample(0);
         if self.refuses_from(source, &value) {
-            return clipped(&value.to_string(), MAX_MESSAGE_CHARS);
+            return cut(&value.to_string(), MAX_MESSAGE_CHARS);
         }
         if let Some(map) = rest.as_object_mut() {
             map.shift_remove("$schema");
         }
-        clipped(&format!("values of {rest}"), MAX_MESSAGE_CHARS)
+        cut(&format!("values of {rest}"), MAX_MESSAGE_CHARS)
     }
 
     fn refuted_by_sample(&self, source: &Schema) -> Fit {
         let mut samples =
             (0..SAMPLE_TRIES).map(|branch| sample::Sampler::new(&source.json, branch).sample(branch as u64));
         match samples.find(|value| self.refuses_from(source, value)) {
-            Some(value) => Fit::No(clipped(&value.to_string(), MAX_MESSAGE_CHARS)),
+            Some(value) => Fit::No(cut(&value.to_string(), MAX_MESSAGE_CHARS)),
             None => Fit::Unknown,
         }
     }
@@ -336,7 +337,7 @@ fn violation(error: &ValidationError<'_>) -> Violation {
             "Field is required but missing".to_owned()
         }
         ValidationErrorKind::Type { kind } => wrong_type(kind, error.instance()),
-        _ => clipped(&error.to_string(), MAX_MESSAGE_CHARS),
+        _ => cut(&error.to_string(), MAX_MESSAGE_CHARS),
     };
     Violation { path: path::show(&segments), message }
 }
@@ -363,13 +364,6 @@ fn wrong_type(expected: &TypeKind, got: &Value) -> String {
         Value::Object(_) => "object",
     };
     format!("Expected type {expected}, got '{got}'")
-}
-
-fn clipped(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 impl std::fmt::Debug for Schema {

@@ -1,6 +1,7 @@
 //! What is wrong with JSON that somebody sent, in the words of JSON: where it is, what is there, what would be right.
 //! The names of types of this program say nothing to whoever sent it.
 
+use relais_plan::text::cut;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -70,7 +71,7 @@ fn of_text(message: &str) -> Option<String> {
 fn found_in_words(found: &str) -> String {
     let (kind, shown) = found.split_once(' ').unwrap_or((found, ""));
     match (kind, shown.trim_matches('`')) {
-        ("string", text) => format!("the text {}", shortened(text)),
+        ("string", text) => format!("the text {}", cut(text, SHOWN_CHARS)),
         ("integer", number) => format!("the number {number}"),
         ("floating", rest) => format!("the number {}", rest.trim_start_matches("point `")),
         ("boolean", word) => word.to_owned(),
@@ -99,13 +100,6 @@ fn wanted_in_words(wanted: &str) -> String {
         other => other,
     };
     words.to_owned()
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `relais show`: the trace of a run, as a tree or one step in full.
 
 use relais_engine::{StepStatus, Stored};
+use relais_plan::text::cut;
 use relais_plan::time::format_duration;
 use relais_service::trace::{CallTrace, StepTrace};
 use relais_service::{Format, Trace};
@@ -204,13 +205,6 @@ fn plain(stored: &Stored) -> Value {
     match stored {
         Stored::Value(value) => value.clone(),
         Stored::Blob(blob) => Value::String(format!("{} bytes, {}: {}…", blob.bytes, blob.hash, blob.summary)),
-    }
-}
-
-fn cut(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
     }
 }
 

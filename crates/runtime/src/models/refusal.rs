@@ -228,10 +228,7 @@ fn causes(error: &reqwest::Error) -> String {
 }
 
 pub fn shortened(text: &str) -> String {
-    if text.chars().count() <= TEXT_MAX_CHARS {
-        return text.to_owned();
-    }
-    text.chars().take(TEXT_MAX_CHARS).chain(['…']).collect()
+    relais_plan::text::cut(text, TEXT_MAX_CHARS)
 }
 
 pub fn duration_text(duration: Duration) -> String {

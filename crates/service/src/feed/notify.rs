@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use relais_plan::text::cut;
 use relais_plan::{Notify, time};
 use relais_runtime::clock::Clock;
 use relais_runtime::mask::{Mask, Secrets};
@@ -313,13 +314,6 @@ fn is_reference(text: &str) -> bool {
 
 fn named_only(key: &str) -> String {
     format!("`{key}` names a secret or a variable, such as \"${{SMTP_PASSWORD}}\"; it is not written here itself")
-}
-
-fn cut(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]
