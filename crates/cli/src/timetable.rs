@@ -11,6 +11,8 @@ use uuid::Uuid;
 pub struct Planned {
     pub id: Uuid,
     pub workflow_id: Uuid,
+    /// The name of the workflow.
+    pub workflow: String,
     pub branch: Option<String>,
     /// What was understood.
     pub schedule: String,
@@ -27,7 +29,7 @@ pub struct Planned {
 
 impl From<Timed> for Planned {
     fn from(timed: Timed) -> Planned {
-        let Timed { trigger, understood, .. } = timed;
+        let Timed { trigger, understood, workflow, off, .. } = timed;
         let set_by = match trigger.origin {
             Origin::Definition => "definition",
             Origin::Call => "call",
@@ -35,11 +37,12 @@ impl From<Timed> for Planned {
         Planned {
             id: trigger.uuid,
             workflow_id: trigger.workflow_uuid,
+            workflow,
             branch: trigger.branch,
             schedule: understood.words,
             set_by: set_by.to_owned(),
-            active: trigger.off.is_none(),
-            off: trigger.off,
+            active: off.is_none(),
+            off,
             next_times: instants(&understood.next_at),
             next_times_local: understood.next_times,
             last_time: trigger.last_tick.map(format_instant),

@@ -79,7 +79,7 @@ struct Line {
 fn lines(effects: &EventEffects) -> Vec<Line> {
     let line = |effect, one: &Reaction| Line {
         effect,
-        workflow: one.workflow_id.to_string(),
+        workflow: if one.workflow.is_empty() { one.workflow_id.to_string() } else { one.workflow.clone() },
         run: one.run,
         reason: one.reason.clone(),
     };

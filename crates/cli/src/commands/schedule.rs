@@ -162,7 +162,7 @@ fn cells(one: &Planned) -> [String; 5] {
     };
     [
         one.id.to_string(),
-        words::shorten(&format!("{}{branch}", one.workflow_id), 60),
+        words::shorten(&format!("{}{branch}", one.workflow), 60),
         words::shorten(&one.schedule, 60),
         words::shorten(&next, 60),
         one.last_run.map(|run| run.to_string()).unwrap_or_default(),

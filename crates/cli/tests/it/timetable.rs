@@ -22,7 +22,15 @@ fn goes_through(home: &Home, at: &[&str]) {
     relais(&["schedule", "pause", id]).expect(0).says("is paused");
     let listed = relais(&["schedule"]);
     assert!(listed.expect(0).out.contains("never: it is paused"), "{}", listed.out);
+    assert!(listed.out.contains(" tick "), "{}", listed.out);
     relais(&["schedule", "resume", id]).expect(0).says("goes on");
+    relais(&["workflows", "pause", "tick"]).expect(0);
+    for one in json_lines(&relais(&["schedule", "--json"]).expect(0).out) {
+        let shown = (&one["off"], &one["active"], &one["next_times"], &one["workflow"]);
+        assert_eq!(shown, (&json!("the workflow is paused"), &json!(false), &json!([]), &json!("tick")));
+    }
+    relais(&["workflows", "resume", "tick"]).expect(0);
+    assert_ne!(json_lines(&relais(&["schedule", "--json"]).expect(0).out)[0]["next_times"], json!([]));
     relais(&["schedule", "decisions", id]).expect(0).says("nothing was decided yet");
     let preview = relais(&["schedule", "preview", "--every", "daily@09:00"]);
     assert_eq!(preview.expect(0).says("daily@09:00 UTC").out.lines().count(), 5);
@@ -78,4 +86,13 @@ fn a_server_starts_runs_when_their_time_comes() {
     assert!(times.len() >= 2 && times.windows(2).all(|pair| pair[0] != pair[1]), "{decided:?}");
     server.signal("-TERM");
     server.ended().expect(0);
+}
+
+#[test]
+fn an_event_tells_its_workflows_by_name() {
+    let home =
+        Home::new("name: on payment\nsteps: [{ id: say, set: { word: hello } }]\ntriggers: [{ event: order.paid }]\n");
+    home.relais(&["workflows", "save", "flow.yaml"]).expect(0);
+    let told = home.relais(&["event", "order.paid"]);
+    assert!(told.expect(0).out.contains("on payment"), "{}", told.out);
 }

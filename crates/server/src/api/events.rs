@@ -50,6 +50,8 @@ pub struct EventEffects {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Reaction {
     pub workflow_id: Uuid,
+    /// The name of the workflow; empty where it is gone.
+    pub workflow: String,
     pub trigger: Uuid,
     pub reason: String,
     /// Null where nothing starts, or while it waits for the run before it.
@@ -58,7 +60,8 @@ pub struct Reaction {
 
 impl From<Fate> for Reaction {
     fn from(fate: Fate) -> Reaction {
-        Reaction { workflow_id: fate.workflow, trigger: fate.trigger, reason: fate.reason, run: fate.run }
+        let Fate { trigger, workflow, name, reason, run, .. } = fate;
+        Reaction { workflow_id: workflow, workflow: name, trigger, reason, run }
     }
 }
 

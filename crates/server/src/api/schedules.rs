@@ -35,6 +35,8 @@ pub fn routes() -> OpenApiRouter<App> {
 struct ScheduleView {
     id: Uuid,
     workflow_id: Uuid,
+    /// The name of the workflow.
+    workflow: String,
     branch: Option<String>,
     kind: ScheduleKind,
     /// What was understood.
@@ -152,10 +154,11 @@ impl From<WhenMissed> for CatchUp {
 
 impl From<Timed> for ScheduleView {
     fn from(timed: Timed) -> ScheduleView {
-        let Timed { trigger, revision, understood } = timed;
+        let Timed { trigger, revision, workflow, off, understood } = timed;
         ScheduleView {
             id: trigger.uuid,
             workflow_id: trigger.workflow_uuid,
+            workflow,
             branch: trigger.branch,
             kind: kind_of(&trigger.on.on),
             schedule: understood.words,
@@ -166,8 +169,8 @@ impl From<Timed> for ScheduleView {
                 Origin::Definition => SetBy::Definition,
                 Origin::Call => SetBy::Call,
             },
-            active: trigger.off.is_none(),
-            off: trigger.off,
+            active: off.is_none(),
+            off,
             next_times: understood.next_at.into_iter().map(instant).collect(),
             next_times_local: understood.next_times,
             last_time: trigger.last_tick.map(instant),

@@ -95,7 +95,7 @@ pub fn shown(timed: &Timed) -> Value {
             Origin::Call if trigger.by_tool => "schedule_workflow",
             Origin::Call => "call",
         },
-        "off": trigger.off,
+        "off": timed.off,
     })
 }
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::kept::{self, At, Kept};
 use crate::runs::Words;
 use crate::triggers::sent::{Fate, REMEMBERED_MS, Sent};
-use crate::{Error, Service, TriggerRecord};
+use crate::{Error, Service, TriggerRecord, Workflow};
 
 /// Types are names, ids are ids.
 const MAX_NAME_BYTES: usize = 255;
@@ -132,7 +132,9 @@ impl Service {
             }
         }
         for at in self.listeners(&happened.kind).await? {
-            effects.fates.push(self.fire_sent(at, &sent).await?);
+            let owner = self.find_kept::<Workflow>(&at.it.workflow_uuid.to_string()).await?;
+            let name = owner.map(|owner| owner.it.name).unwrap_or_default();
+            effects.fates.push(Fate { name, ..self.fire_sent(at, &sent).await? });
         }
         Ok(effects)
     }

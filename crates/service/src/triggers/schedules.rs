@@ -1,6 +1,8 @@
 //! When a workflow runs by itself, as somebody says it in a call of its own: set, shown, paused, taken away; and a
 //! workflow that is to stop altogether. Firing is the scheduler's business.
 
+use std::collections::HashMap;
+
 use relais_engine::{Millis, RunId, RunStatus};
 use relais_plan::schedule::{self, Schedule};
 use relais_plan::time::parse_duration;
@@ -13,6 +15,7 @@ use uuid::Uuid;
 use crate::kept::{self, At, Kept};
 use crate::runs::check_input;
 use crate::triggers::first_time;
+use crate::triggers::sent::closed;
 use crate::{Error, Origin, Service, TriggerRecord, Workflow};
 
 /// As many as show a rhythm, a weekend included.
@@ -79,6 +82,10 @@ pub struct Understood {
 pub struct Timed {
     pub trigger: TriggerRecord,
     pub revision: u64,
+    /// The name of its workflow.
+    pub workflow: String,
+    /// Why it starts nothing, be it the schedule's own state or that of its workflow.
+    pub off: Option<String>,
     pub understood: Understood,
 }
 
@@ -165,15 +172,15 @@ impl Service {
         let now = (self.core.clock.now(), self.timezone());
         let trigger = TriggerRecord::set(workflow.id, set.branch.clone(), on, Origin::Call, now)?;
         let trigger = TriggerRecord { by_tool: set.by_tool, ..trigger };
-        let understood = self.understood(&trigger)?;
+        // A time that is past is refused, also while the workflow is paused.
+        self.understood(&trigger)?;
         let mut edits = Vec::new();
         if set.replaces {
             edits = self.replaced(&workflow, &set).await?;
         }
         edits.extend(self.new_trigger_edits(&trigger)?);
         self.change(edits).await?;
-        let At { it: trigger, revision } = self.kept(&trigger.id()).await?;
-        Ok(Timed { trigger, revision, understood })
+        self.schedule_at(trigger.uuid).await
     }
 
     /// What would be set; nothing is kept.
@@ -185,7 +192,8 @@ impl Service {
 
     /// What a trigger that is set now means; it must have a time to come.
     fn understood(&self, trigger: &TriggerRecord) -> Result<Understood, Error> {
-        let understood = self.read_schedule(trigger)?.ok_or_else(|| Error::Invalid("this is no time".into()))?;
+        let read = self.read_schedule(trigger, trigger.off.is_some())?;
+        let understood = read.ok_or_else(|| Error::Invalid("this is no time".into()))?;
         match &trigger.off {
             Some(why) => Err(Error::Invalid(format!("{}: {why}; give a time that is to come", understood.words))),
             None => Ok(understood),
@@ -208,6 +216,7 @@ impl Service {
     /// A page of the user's schedules by id, those of definitions too, and where the next one begins.
     pub async fn schedules(&self, after: Option<String>, limit: usize) -> Result<(Vec<Timed>, Option<String>), Error> {
         let (limit, mut after, mut found) = (limit.clamp(1, MAX_PAGE), after, Vec::new());
+        let mut owners = HashMap::new();
         for _ in 0..MAX_PAGES {
             let page: Vec<At<TriggerRecord>> = self.page_kept(None, after.clone(), MAX_PAGE).await?;
             let is_last = page.len() < MAX_PAGE;
@@ -216,7 +225,8 @@ impl Service {
                     return Ok((found, after));
                 }
                 after = Some(at.it.id());
-                found.extend(self.timed(at)?);
+                let owner = self.owner(&at.it, &mut owners).await?;
+                found.extend(self.timed(at, owner.as_ref())?);
             }
             if is_last {
                 return Ok((found, None));
@@ -229,12 +239,15 @@ impl Service {
     pub async fn schedules_of(&self, workflow: &str) -> Result<Vec<Timed>, Error> {
         let At { it: workflow, .. } = self.find_workflow(workflow).await?;
         let found = self.schedules_at(workflow.id, Rhythm::Any).await?;
-        found.into_iter().filter_map(|at| self.timed(at).transpose()).collect()
+        found.into_iter().filter_map(|at| self.timed(at, Some(&workflow)).transpose()).collect()
     }
 
     pub async fn schedule_at(&self, id: Uuid) -> Result<Timed, Error> {
         let timed = match self.find_kept::<TriggerRecord>(&id.to_string()).await? {
-            Some(at) => self.timed(at)?,
+            Some(at) => {
+                let owner = self.owner(&at.it, &mut HashMap::new()).await?;
+                self.timed(at, owner.as_ref())?
+            }
             None => None,
         };
         timed.ok_or_else(|| Error::NotFound(format!("there is no schedule {id}")))
@@ -376,20 +389,38 @@ impl Service {
         Ok(found)
     }
 
+    /// The workflow of a trigger; those that were met before are not read again.
+    async fn owner(
+        &self,
+        trigger: &TriggerRecord,
+        met: &mut HashMap<Uuid, Option<Workflow>>,
+    ) -> Result<Option<Workflow>, Error> {
+        let id = trigger.workflow_uuid;
+        if let Some(owner) = met.get(&id) {
+            return Ok(owner.clone());
+        }
+        let owner = self.find_kept::<Workflow>(&id.to_string()).await?.map(|at| at.it);
+        met.insert(id, owner.clone());
+        Ok(owner)
+    }
+
     /// A trigger with its times; none if it does not go by time.
-    fn timed(&self, at: At<TriggerRecord>) -> Result<Option<Timed>, Error> {
+    fn timed(&self, at: At<TriggerRecord>, owner: Option<&Workflow>) -> Result<Option<Timed>, Error> {
         let At { it: mut trigger, revision } = at;
         if is_over(&trigger) {
             trigger.off.get_or_insert_with(|| OVER.to_owned());
         }
-        Ok(self.read_schedule(&trigger)?.map(|understood| Timed { trigger, revision, understood }))
+        let off = trigger.off.clone().or_else(|| owner.and_then(closed).map(str::to_owned));
+        let workflow = owner.map_or_else(|| trigger.workflow_uuid.to_string(), |owner| owner.name.clone());
+        let understood = self.read_schedule(&trigger, off.is_some())?;
+        Ok(understood.map(|understood| Timed { trigger, revision, workflow, off, understood }))
     }
 
-    fn read_schedule(&self, trigger: &TriggerRecord) -> Result<Option<Understood>, Error> {
+    fn read_schedule(&self, trigger: &TriggerRecord, is_off: bool) -> Result<Option<Understood>, Error> {
         let read = schedule::parse(&trigger.on, self.timezone(), trigger.set_at).map_err(Error::Invalid)?;
-        let next_at = |schedule: &Schedule| match trigger.off {
-            Some(_) => Vec::new(),
-            None => schedule.next_times(self.core.clock.now(), TIMES_SHOWN),
+        let next_at = |schedule: &Schedule| match is_off {
+            true => Vec::new(),
+            false => schedule.next_times(self.core.clock.now(), TIMES_SHOWN),
         };
         Ok(read.map(|schedule| {
             let next_at = next_at(&schedule);

@@ -44,6 +44,9 @@ pub(crate) struct Sent {
 pub struct Fate {
     pub trigger: Uuid,
     pub workflow: Uuid,
+    /// What the workflow was called then; where several triggers are told of together, it tells them apart.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Whether it starts a run, now or when the run before it has ended.
     pub starts: bool,
     pub reason: String,
@@ -319,7 +322,7 @@ fn passed(trigger: &TriggerRecord) -> String {
 }
 
 fn fate(trigger: &TriggerRecord, reason: String, run: Option<RunId>) -> Fate {
-    Fate { trigger: trigger.uuid, workflow: trigger.workflow_uuid, starts: true, reason, run }
+    Fate { trigger: trigger.uuid, workflow: trigger.workflow_uuid, name: String::new(), starts: true, reason, run }
 }
 
 pub(crate) fn closed(workflow: &Workflow) -> Option<&'static str> {
