@@ -122,6 +122,7 @@ impl Begin {
             seed: self.seed,
             model: self.model,
             workspace: workspace.map(|folder| folder.display().to_string()),
+            made_up: Vec::new(),
         };
         Ok(Start { input: Value::Object(input), mode, thread: self.thread, key: self.key, ..Start::default() })
     }

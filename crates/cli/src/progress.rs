@@ -204,6 +204,9 @@ impl Progress {
             What::Signalled { signal, .. } if signal == "adopted" => {
                 Some(paint.dim("· taken over after an interruption"))
             }
+            What::RunStarted { made_up, .. } if !made_up.is_empty() => {
+                Some(paint.dim(&format!("· made up, since it was not given: {}", made_up.join(", "))))
+            }
             What::Signalled { signal, by } => Some(paint.dim(&format!("· {signal} by {by}"))),
             other => self.detail(other).filter(|_| self.verbose).map(|text| paint.dim(&text)),
         }
@@ -212,7 +215,7 @@ impl Progress {
     /// What only `--verbose` shows.
     fn detail(&self, what: &What) -> Option<String> {
         match what {
-            What::RunStarted { workflow } => Some(format!("▸ {workflow}")),
+            What::RunStarted { workflow, .. } => Some(format!("▸ {workflow}")),
             What::StepStarted { step, kind, .. } => Some(format!("▸ {step}  {kind}")),
             What::ModelCalled { step, model } => Some(format!("  {step}  asks {model}")),
             What::ModelAnswered { step, ms, usage, .. } => {

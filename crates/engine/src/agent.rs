@@ -470,8 +470,12 @@ impl<'a> Loop<'a> {
         }
         match self.result(text, work.finish == Some(Finish::Length))? {
             Ok(result) => self.done(result, text),
-            Err(wrong) if work.corrections >= self.agent.output_retries => Err(fail(ErrorKind::Schema, wrong)),
-            Err(wrong) => self.ask_model(work, vec![Message::User { text: format!("{wrong}\n\n{ANSWER_AGAIN}") }]),
+            Err(wrong) if work.corrections >= self.agent.output_retries => {
+                Err(Stop::Fail(wrong.at_last(work.corrections), Again::Allowed))
+            }
+            Err(Wrong { told, .. }) => {
+                self.ask_model(work, vec![Message::User { text: format!("{told}\n\n{ANSWER_AGAIN}") }])
+            }
         }
     }
 
@@ -489,24 +493,24 @@ impl<'a> Loop<'a> {
         Ok(self.step.complete(Some(Stored::Value(result)), said)?)
     }
 
-    /// The answer as a value that fits; or what is wrong with it, for the model.
-    fn result(&self, text: &str, cut: bool) -> Result<Result<Value, String>, Stop> {
+    /// The answer as a value that fits; or what is wrong with it.
+    fn result(&self, text: &str, cut: bool) -> Result<Result<Value, Wrong>, Stop> {
         if self.agent.result_mark {
             return self.marked_result(text);
         }
         let Some(schema) = self.schema() else {
-            return self.put_values(&Value::String(text.to_owned()));
+            return Ok(self.put_values(&Value::String(text.to_owned()))?.map_err(Wrong::new));
         };
         // Mending an answer that was cut off would invent an end for it.
         let read =
             if cut { serde_json::from_str(text.trim()).map_err(|_| CUT.to_owned()) } else { extract::json(text) };
         let value = match read {
             Ok(value) => value,
-            Err(error) => return Ok(Err(not_json(&error, schema))),
+            Err(error) => return Ok(Err(self.not_json(&error, schema))),
         };
         match self.put_values(&value)? {
             Ok(value) => Ok(self.fits(schema, value)),
-            Err(wrong) => Ok(Err(wrong)),
+            Err(wrong) => Ok(Err(Wrong::new(wrong))),
         }
     }
 
@@ -518,21 +522,31 @@ impl<'a> Loop<'a> {
         self.call.output_schema.as_ref().or(self.agent.output.as_ref())
     }
 
-    fn fits(&self, schema: &Schema, value: Value) -> Result<Value, String> {
+    fn fits(&self, schema: &Schema, value: Value) -> Result<Value, Wrong> {
         match schema.check(&value) {
             Ok(()) => Ok(value),
             Err(violations) => {
-                let what = format!("Node '{}' output", self.step.plan().key);
-                Err(schema.explain(&what, &violations, &value))
+                let failure = Failure::misfit(&self.output_name(), schema, &violations, &value);
+                Err(Wrong { told: failure.in_full(), failure })
             }
         }
     }
 
+    fn output_name(&self) -> String {
+        format!("Node '{}' output", self.step.plan().key)
+    }
+
+    fn not_json(&self, error: &str, schema: &Schema) -> Wrong {
+        let told = not_json(error, schema);
+        let failure = Failure::new(ErrorKind::Schema, format!("{} is not JSON: {error}", self.output_name()));
+        Wrong { told, failure }
+    }
+
     /// `«result:…»`: which artifact is the outcome, or that the agent gives up.
-    fn marked_result(&self, text: &str) -> Result<Result<Value, String>, Stop> {
+    fn marked_result(&self, text: &str) -> Result<Result<Value, Wrong>, Stop> {
         let mark = match marks::result(text) {
             Ok(mark) => mark,
-            Err(wrong) => return Ok(Err(wrong)),
+            Err(wrong) => return Ok(Err(Wrong::new(wrong))),
         };
         let Some(artifact) = mark.artifact.filter(|_| mark.success) else {
             let message = mark.message.unwrap_or_else(|| "the agent gave up".to_owned());
@@ -541,11 +555,32 @@ impl<'a> Loop<'a> {
         let value = match self.artifact(&artifact, mark.version) {
             Ok(value) => value,
             Err(Mark::Load(hash)) => return Err(Stop::Load(hash)),
-            Err(Mark::Wrong(wrong)) => return Ok(Err(wrong)),
+            Err(Mark::Wrong(wrong)) => return Ok(Err(Wrong::new(wrong))),
         };
         match self.schema() {
             Some(schema) => Ok(self.fits(schema, value)),
             None => Ok(Ok(value)),
+        }
+    }
+}
+
+/// An answer that cannot be taken: what the model is told so that it mends it, and what people are told if it does not.
+struct Wrong {
+    told: String,
+    failure: Failure,
+}
+
+impl Wrong {
+    /// The same words for both.
+    fn new(text: String) -> Wrong {
+        Wrong { told: text.clone(), failure: Failure::new(ErrorKind::Schema, text) }
+    }
+
+    fn at_last(self, corrections: u32) -> Failure {
+        match corrections {
+            0 => self.failure,
+            1 => Failure { message: format!("after one correction: {}", self.failure.message), ..self.failure },
+            n => Failure { message: format!("after {n} corrections: {}", self.failure.message), ..self.failure },
         }
     }
 }

@@ -111,7 +111,7 @@ pub(crate) fn check_input(step: Step<'_>, schema: Option<&Schema>, input: &Value
     let Some(schema) = schema else { return Ok(()) };
     schema.check(input).map_err(|violations| {
         let what = format!("Node '{}' input", step.plan().key);
-        Unready::Fail(Failure::new(ErrorKind::Schema, schema.explain(&what, &violations, input)))
+        Unready::Fail(Failure::misfit(&what, schema, &violations, input))
     })
 }
 
@@ -140,7 +140,7 @@ fn returned(step: Step<'_>, call: &Call, value: &Stored) -> Events {
     let checked = match view.stored(value) {
         Ok(value) => schema.check(&value).map_err(|violations| {
             let what = format!("Node '{}' output", step.plan().key);
-            Failure::new(ErrorKind::Schema, schema.explain(&what, &violations, &value))
+            Failure::misfit(&what, schema, &violations, &value)
         }),
         Err(error) => return step.unready(error.into()),
     };

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::{Blob, Millis, RunId, RunStatus, Stored};
-use relais_plan::{Budget, Effect};
+use relais_plan::schema::{self, Violation};
+use relais_plan::{Budget, Effect, Schema};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -258,12 +259,27 @@ impl Usage {
 #[error("{kind}: {message}")]
 pub struct Failure {
     pub kind: ErrorKind,
+    /// What is wrong.
     pub message: String,
+    /// What was wanted and what came, for who looks closer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
 }
 
 impl Failure {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
-        Failure { kind, message: message.into() }
+        Failure { kind, message: message.into(), detail: String::new() }
+    }
+
+    /// A value that does not fit its schema.
+    pub fn misfit(what: &str, schema: &Schema, violations: &[Violation], value: &Value) -> Failure {
+        let detail = schema.compared(value);
+        Failure { kind: ErrorKind::Schema, message: schema::complaint(what, violations), detail }
+    }
+
+    /// All that is known of it.
+    pub fn in_full(&self) -> String {
+        if self.detail.is_empty() { self.message.clone() } else { format!("{}\n\n{}", self.message, self.detail) }
     }
 }
 

@@ -231,10 +231,8 @@ fn body_output(ctx: &Context<'_>, run: &Run) -> Result<Stored, Unready> {
         None => view.scope_output(BODY)?.into_owned(),
     };
     if let Some(schema) = &plan.output_schema {
-        schema.check(&value).map_err(|violations| {
-            let message = schema.explain("the workflow output", &violations, &value);
-            Unready::Fail(Failure::new(ErrorKind::Schema, message))
-        })?;
+        let misfit = |violations: Vec<_>| Failure::misfit("the workflow output", schema, &violations, &value);
+        schema.check(&value).map_err(|violations| Unready::Fail(misfit(violations)))?;
     }
     Ok(Stored::Value(value))
 }

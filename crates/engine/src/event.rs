@@ -178,6 +178,9 @@ pub struct Mode {
     /// The folder that file tools see, where it is not the run's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// What of the input nobody gave and a simulation made up: `input.topic`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub made_up: Vec<String>,
 }
 
 impl Mode {

@@ -2,6 +2,7 @@
 //!
 //! What the fold must forget is worked out here with the plan; `apply` then only carries it out.
 
+use relais_plan::problem::nearest;
 use relais_plan::{Budget, NodeId, Op};
 
 use crate::apply::Corrupt;
@@ -434,29 +435,54 @@ fn dependents(program: &Program, fan: NodeId, lane: u32) -> Vec<u32> {
     found.into_iter().collect()
 }
 
+/// Names that an error lists.
+const NAMES_SHOWN: usize = 10;
+
 fn find(program: &Program, run: &Run, path: &str) -> Result<(ScopeId, NodeId), String> {
-    let mut paths = Vec::new();
-    for (id, scope) in run.scopes.iter().enumerate() {
-        if !is_current(run, id as ScopeId) {
-            continue;
+    let all = steps_so_far(program, run);
+    let key = |node: NodeId| program.plan.node(node).key.as_str();
+    let fits = |(here, _, node): &&(String, ScopeId, NodeId)| here == path || key(*node) == path;
+    let found: Vec<&(String, ScopeId, NodeId)> = all.iter().filter(fits).collect();
+    match found.as_slice() {
+        [] => {
+            let names: Vec<&str> = all.iter().map(|(here, ..)| here.as_str()).collect();
+            let keys = all.iter().map(|(.., node)| key(*node));
+            Err(no_step(program, path, nearest(path, names.iter().copied().chain(keys)), &names))
         }
-        for node in scope.steps.keys().filter(|n| !program.plan.node(**n).hidden) {
-            let here = step_path(program, run, id as ScopeId, *node);
-            if here == path || program.plan.node(*node).key == path {
-                paths.push((here, id as ScopeId, *node));
-            }
-        }
-    }
-    match paths.as_slice() {
-        [] => Err(format!("no step `{path}` has run in this run")),
         [(_, scope, node)] => Ok((*scope, *node)),
         several => match several.iter().find(|(here, ..)| here == path) {
             Some((_, scope, node)) => Ok((*scope, *node)),
             None => {
-                let names: Vec<&str> = several.iter().take(10).map(|(here, ..)| here.as_str()).collect();
+                let names: Vec<&str> = several.iter().take(NAMES_SHOWN).map(|(here, ..)| here.as_str()).collect();
                 Err(format!("`{path}` ran more than once; say which: {}", names.join(", ")))
             }
         },
+    }
+}
+
+/// The steps that one can go back to, by their paths.
+fn steps_so_far(program: &Program, run: &Run) -> Vec<(String, ScopeId, NodeId)> {
+    let current = (0..run.scopes.len() as ScopeId).filter(|id| is_current(run, *id));
+    let nodes = current.flat_map(|id| run.scope(id).steps.keys().map(move |node| (id, *node)));
+    let shown = nodes.filter(|(_, node)| !program.plan.node(*node).hidden);
+    shown.map(|(scope, node)| (step_path(program, run, scope, node), scope, node)).collect()
+}
+
+/// A step that is not there, or has not run: what is near it, else what there is.
+fn no_step(program: &Program, path: &str, near: Option<&str>, names: &[&str]) -> String {
+    let planned = program.plan.nodes.iter().any(|node| !node.hidden && node.key == path);
+    let what = match planned {
+        true => format!("the step `{path}` has not run in this run"),
+        false => format!("no step `{path}` has run in this run"),
+    };
+    match (near.filter(|_| !planned), names) {
+        (Some(near), _) => format!("{what}; did you mean `{near}`?"),
+        (None, []) => format!("{what}; none has"),
+        (None, names) => {
+            let shown = &names[..names.len().min(NAMES_SHOWN)];
+            let more = if names.len() > shown.len() { ", …" } else { "" };
+            format!("{what}; those that have are: {}{more}", shown.join(", "))
+        }
     }
 }
 

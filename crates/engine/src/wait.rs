@@ -9,6 +9,9 @@ use crate::event::*;
 use crate::names::View;
 use crate::run::*;
 
+/// So much of an answer that does not fit is said back.
+const MAX_ANSWER_CHARS: usize = 100;
+
 pub(crate) fn decide(step: Step<'_>, instance: &Instance, until: &Until) -> Events {
     match &instance.work {
         Work::Fresh if step.run.paused => Ok(Vec::new()),
@@ -142,9 +145,17 @@ fn filtered(step: Step<'_>, event: &str, filter: &Expr, value: &Value) -> Events
 pub fn check_answer(question: &Question, value: &Value) -> Result<(), String> {
     if question.approves.is_some() {
         let fits = value.is_boolean() || value.get("approve").is_some_and(Value::is_boolean);
-        let form = "answer true or false, or {\"approve\": true, \"arguments\": {…}, \"reason\": \"…\"}";
-        return if fits { Ok(()) } else { Err(form.to_owned()) };
+        let form = "or {\"approve\": true, \"arguments\": {…}, \"reason\": \"…\"}";
+        let wrong = || unfit(&format!("yes or no (`true` or `false` in JSON), {form}"), value);
+        return if fits { Ok(()) } else { Err(wrong()) };
     }
     let schema = Schema::new(question.answer.clone());
-    schema.check(value).map_err(|violations| schema.explain("the answer", &violations, value))
+    schema.check(value).map_err(|violations| match schema.in_words() {
+        Some(wanted) => unfit(&wanted, value),
+        None => schema.explain("the answer", &violations, value),
+    })
+}
+
+fn unfit(wanted: &str, value: &Value) -> String {
+    format!("the answer must be {wanted}, and not {}", relais_plan::text::cut(&value.to_string(), MAX_ANSWER_CHARS))
 }

@@ -7,6 +7,7 @@ mod keywords;
 mod pattern;
 mod sample;
 mod steps;
+mod words;
 
 use std::sync::{Arc, OnceLock};
 
@@ -151,22 +152,27 @@ impl Schema {
         }
     }
 
-    /// The message an agent or a person gets, one line per path, with the schema and what came.
+    /// What a program or a model gets that sent a value which does not fit: what is wrong, the schema, what came.
     pub fn explain(&self, what: &str, violations: &[Violation], value: &Value) -> String {
-        let mut text = format!("Schema validation failed for {what}:\n");
-        for violation in violations {
-            let path = if violation.path.is_empty() { "(root)" } else { &violation.path };
-            text.push_str(&format!("  - Path '{path}': {}\n", violation.message));
-        }
+        format!("{}\n\n{}", complaint(what, violations), self.compared(value))
+    }
+
+    /// What is wanted beside what came.
+    pub fn compared(&self, value: &Value) -> String {
         let received = format!("{value:#}");
         let shown: String = received.chars().take(MAX_RECEIVED_CHARS).collect();
         let expected = laid_out(&self.json, 0);
-        text.push_str(&format!("\nExpected schema:\n{expected}\n\nReceived data:\n{shown}"));
+        let mut text = format!("Expected schema:\n{expected}\n\nReceived data:\n{shown}");
         if shown.len() < received.len() {
             let total = received.chars().count();
             text.push_str(&format!("\n… (the first {MAX_RECEIVED_CHARS} of {total} characters)"));
         }
         text
+    }
+
+    /// What it wants as one would tell a person, `yes or no`; none where only the schema itself says it all.
+    pub fn in_words(&self) -> Option<String> {
+        words::wanted(&self.json)
     }
 
     /// A made-up value that fits, always the same for the same seed. For simulation.
@@ -241,6 +247,15 @@ impl Schema {
     fn refuses_from(&self, source: &Schema, value: &Value) -> bool {
         self.validator().is_ok() && source.check(value).is_ok() && self.check(value).is_err()
     }
+}
+
+/// What does not fit, one line per path.
+pub fn complaint(what: &str, violations: &[Violation]) -> String {
+    let lines = violations.iter().map(|violation| {
+        let path = if violation.path.is_empty() { "(root)" } else { &violation.path };
+        format!("\n  - Path '{path}': {}", violation.message)
+    });
+    format!("Schema validation failed for {what}:{}", lines.collect::<String>())
 }
 
 /// The JSON Schema that was meant.

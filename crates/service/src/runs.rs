@@ -3,6 +3,7 @@
 
 pub(crate) mod artifacts;
 pub(crate) mod follow;
+mod made_up;
 pub mod narrate;
 pub(crate) mod outputs;
 pub(crate) mod resting;
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 use relais_engine::rewind;
 use relais_engine::*;
-use relais_plan::Budget;
+use relais_plan::schema::{Violation, complaint};
+use relais_plan::{Budget, Schema};
 use relais_runtime::Rest;
 use relais_runtime::prepare::load_plan;
 use relais_store::{Batch, Filter, NewRun, Page, Row, Which};
@@ -73,6 +75,21 @@ pub struct Waits {
     pub question: Question,
 }
 
+impl Waits {
+    /// An answer in words as the question wants it: yes and no where one is asked for, text as it is where text is
+    /// asked for, else JSON. What does not fit is refused when it is given.
+    pub fn read(&self, written: &str) -> Value {
+        let is_approval = self.question.approves.is_some();
+        let kind = if is_approval { "boolean" } else { self.question.answer["type"].as_str().unwrap_or_default() };
+        match (kind, written.trim().to_lowercase().as_str()) {
+            ("boolean", "yes" | "y" | "true") => Value::Bool(true),
+            ("boolean", "no" | "n" | "false") => Value::Bool(false),
+            ("string", _) => Value::String(written.to_owned()),
+            _ => serde_json::from_str(written).unwrap_or_else(|_| Value::String(written.to_owned())),
+        }
+    }
+}
+
 /// How the keys begin under which triggers start runs.
 pub(crate) const OWN_KEYS: &str = "relais:";
 /// Prefixes of run ids shorter than this are refused: they would soon fit several.
@@ -116,7 +133,13 @@ impl Service {
     pub(crate) async fn start_once(&self, checked: &Checked, start: Start) -> Result<(RunId, Opened), Error> {
         self.must_take_work()?;
         let plan = &checked.plan;
-        let input = if start.input.is_null() { Value::Object(Map::new()) } else { start.input };
+        let (mut input, mut mode) = (start.input, start.mode);
+        if input.is_null() {
+            input = Value::Object(Map::new());
+        }
+        if let (true, Some(schema)) = (mode.simulate, &plan.input_schema) {
+            (input, mode.made_up) = made_up::completed(schema, input, mode.seed.unwrap_or(0));
+        }
         check_input(plan, &input)?;
         let input = self.stored_input(input, plan).await?;
         let trigger = start.trigger.as_ref().map(|fired| fired.id.clone());
@@ -130,7 +153,7 @@ impl Service {
             thread: start.thread,
             parent: None,
             budget: plan.limits.budget,
-            mode: start.mode,
+            mode,
             manifest: checked.manifest.clone(),
             target: Target { trigger, traceparent: start.traceparent, ..checked.target.clone() },
         };
@@ -370,7 +393,9 @@ impl Service {
             back = rewind::rewind(&other, &moved, &fork.from).map_err(Error::Invalid)?;
         }
         let plan = fork.definition.as_ref().map_or(&program.plan, |definition| &definition.plan);
-        opened.input = self.changed_input(&state, fork.input.unwrap_or_default(), plan).await?;
+        let changes = fork.input.unwrap_or_default();
+        opened.mode.made_up.retain(|name| !changes.keys().any(|given| *name == format!("input.{given}")));
+        opened.input = self.changed_input(&state, changes, plan).await?;
         back.forked_from = Some(run);
         back.opened = Some(Box::new(opened.clone()));
         self.keep_fork(opened, entries, back).await
@@ -655,16 +680,21 @@ pub(crate) fn check_input(plan: &relais_plan::Plan, input: &Value) -> Result<(),
     let Some(schema) = &plan.input_schema else { return Ok(()) };
     let nothing = Value::Object(Map::new());
     let input = if input.is_null() { &nothing } else { input };
-    let explain = |violations: Vec<relais_plan::schema::Violation>| {
-        Error::Invalid(schema.explain("the workflow input", &violations, input))
-    };
-    schema.check(input).map_err(explain)?;
+    schema.check(input).map_err(|violations| Error::Invalid(unfit_input(schema, &violations, input)))?;
     only_declared(schema, input)
+}
+
+fn unfit_input(schema: &Schema, violations: &[Violation], input: &Value) -> String {
+    let wanted = match schema.in_words() {
+        Some(wanted) => format!("The input must be {wanted}."),
+        None => schema.compared(input),
+    };
+    format!("{}\n\n{wanted}", complaint("the workflow input", violations))
 }
 
 /// An input that the workflow does not know would have no effect. A schema that says `additionalProperties` decides
 /// for itself.
-fn only_declared(schema: &relais_plan::Schema, input: &Value) -> Result<(), Error> {
+fn only_declared(schema: &Schema, input: &Value) -> Result<(), Error> {
     let (Some(known), Some(given)) = (schema.json()["properties"].as_object(), input.as_object()) else {
         return Ok(());
     };
@@ -679,4 +709,61 @@ fn only_declared(schema: &relais_plan::Schema, input: &Value) -> Result<(), Erro
         None => format!("it takes: {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }),
     };
     Err(Error::Invalid(format!("the workflow has no input `{name}`; {help}")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asks(answer: &Value, approves: bool) -> Waits {
+        let call = || ToolUse { id: "1".into(), tool: "pay".into(), arguments: json!({}), garbled: None, opaque: None };
+        let approves = approves.then(call);
+        let question =
+            Question { question: "Go on?".into(), show: Value::Null, answer: answer.clone(), deadline: None, approves };
+        Waits { command: 1, step: "s".into(), question }
+    }
+
+    #[test]
+    fn words_are_read_as_the_question_wants_them() {
+        for (schema, approval, written, expected) in [
+            (json!({"type": "boolean"}), false, "YES", json!(true)),
+            (json!({"type": "boolean"}), false, "n", json!(false)),
+            (json!({}), true, "no", json!(false)),
+            (json!({"type": "string"}), false, "yes", json!("yes")),
+            (json!({"type": "string"}), false, "12", json!("12")),
+            (json!({"type": "number"}), false, "12.5", json!(12.5)),
+            (json!({"type": "object"}), false, "{\"a\": 1}", json!({"a": 1})),
+            (json!({}), false, "maybe", json!("maybe")),
+        ] {
+            assert_eq!(asks(&schema, approval).read(written), expected, "{schema} {written}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_answer_is_told_what_would_be_right() {
+        for (schema, approval, wrong, expected) in [
+            (
+                json!({"type": "boolean"}),
+                false,
+                json!("maybe"),
+                "must be yes or no (`true` or `false` in JSON), and not \"maybe\"",
+            ),
+            (
+                json!({"type": "string", "enum": ["red", "green"]}),
+                false,
+                json!("blue"),
+                "must be one of `red`, `green`",
+            ),
+            (json!({"type": "string"}), false, json!(5), "must be a text, and not 5"),
+            (json!({"type": "integer", "minimum": 1}), false, json!(0), "must be a whole number of at least 1"),
+            (json!({"type": "string", "pattern": "^a"}), false, json!("b"), "Expected schema"),
+            (json!({}), true, json!("maybe"), "must be yes or no (`true` or `false` in JSON), or {\"approve\": true"),
+        ] {
+            let told = check_answer(&asks(&schema, approval).question, &wrong).unwrap_err();
+            assert!(told.contains(expected), "{told}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::onward::{Onward, Spoken};
 use crate::session::{Global, Session};
-use crate::{given, questions, screen, which};
+use crate::{questions, screen, which};
 
 /// Answer a question of a run, or approve a tool call; without a value, list the open questions
 ///
@@ -95,7 +95,7 @@ fn answer(waits: &Waits, written: &str, args: &Args) -> anyhow::Result<Value> {
     if !approval && (args.arguments.is_some() || args.reason.is_some()) {
         bail!("--arguments and --reason are for the approval of a tool call; this is a question: answer it");
     }
-    let value = parsed(&waits.question.answer, approval, written);
+    let value = waits.read(written);
     if args.arguments.is_none() && args.reason.is_none() {
         return Ok(value);
     }
@@ -108,37 +108,4 @@ fn answer(waits: &Waits, written: &str, args: &Args) -> anyhow::Result<Value> {
         answer["reason"] = json!(reason);
     }
     Ok(answer)
-}
-
-/// The words as the question wants them; what does not fit is refused by the service, with the schema.
-fn parsed(schema: &Value, approval: bool, written: &str) -> Value {
-    let kind = if approval { "boolean" } else { schema["type"].as_str().unwrap_or_default() };
-    match (kind, written.to_lowercase().as_str()) {
-        ("boolean", "yes" | "y" | "true") => json!(true),
-        ("boolean", "no" | "n" | "false") => json!(false),
-        ("string", _) => json!(written),
-        _ => given::value_of(written),
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_read_as_the_question_wants_them() {
-        for (schema, approval, written, expected) in [
-            (json!({"type": "boolean"}), false, "YES", json!(true)),
-            (json!({"type": "boolean"}), false, "n", json!(false)),
-            (json!({}), true, "no", json!(false)),
-            (json!({"type": "string"}), false, "yes", json!("yes")),
-            (json!({"type": "string"}), false, "12", json!("12")),
-            (json!({"type": "number"}), false, "12.5", json!(12.5)),
-            (json!({"type": "object"}), false, "{\"a\": 1}", json!({"a": 1})),
-            (json!({}), false, "maybe", json!("maybe")),
-        ] {
-            assert_eq!(parsed(&schema, approval, written), expected, "{schema} {written}");
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use relais_engine::matches_pattern;
 use relais_plan::time::format_duration;
-use relais_plan::{Agent, Arm, Call, Jump, Node, Op, Over, Plan, Task, Until};
+use relais_plan::{Agent, Arm, Call, Jump, Lane, Node, Op, Over, Plan, Task, Until};
 use relais_runtime::tools::Tools;
 use relais_service::Definitions;
 use serde_json::{Map, Value};
@@ -79,6 +79,7 @@ impl View<'_> {
             text.push_str(&format!("\n{}{name}  {}\n", self.paint.bold(&node.key), self.paint.dim(&node.kind)));
             let mut lines: Vec<String> =
                 node.description.iter().map(|said| screen::for_terminal(said).to_string()).collect();
+            lines.extend(self.needs(id));
             lines.extend(self.policies(node));
             lines.extend(self.work(&node.op));
             lines.extend(costs.step(id));
@@ -98,6 +99,16 @@ impl View<'_> {
         if lines.is_empty() { String::new() } else { format!("\ntriggers\n{}", indented(&lines.join("\n"))) }
     }
 
+    /// What a step comes after, where nothing that is shown says it.
+    fn needs(&self, id: usize) -> Option<String> {
+        let fans = self.plan.nodes.iter().filter(|node| node.hidden).filter_map(|node| match &node.op {
+            Op::Fan(fan) => Some(&fan.lanes),
+            Op::Call(_) | Op::Choose { .. } | Op::Each(_) | Op::Wait(_) | Op::End { .. } => None,
+        });
+        let begins = |lane: &Lane| lane.entry.is_some_and(|entry| entry as usize == id);
+        { fans }.find_map(|lanes| after(lanes.iter().find(|lane| begins(lane))?, lanes))
+    }
+
     fn policies(&self, node: &Node) -> Vec<String> {
         let tries = node.retry.max_attempts;
         let parts = [
@@ -114,10 +125,7 @@ impl View<'_> {
         match op {
             Op::Call(call) => self.call(call),
             Op::Choose { arms, other } => self.arms(arms, other.as_ref()),
-            Op::Fan(fan) => {
-                let lanes: Vec<&str> = fan.lanes.iter().map(|lane| lane.key.as_str()).collect();
-                vec![format!("side by side: {}", lanes.join(", "))]
-            }
+            Op::Fan(fan) => vec![lanes(&fan.lanes)],
             Op::Each(each) => vec![match &each.over {
                 Over::Items(items) => {
                     format!("for each of {} (at most {}, {} at once)", items.source(), each.max, each.width)
@@ -202,6 +210,26 @@ impl View<'_> {
     fn name(&self, id: u32) -> String {
         self.plan.nodes.get(id as usize).map_or_else(|| "?".to_owned(), |node| node.key.clone())
     }
+}
+
+/// Which lanes start together, and which after others.
+fn lanes(lanes: &[Lane]) -> String {
+    let line = |lane: &Lane| match after(lane, lanes) {
+        None => lane.key.clone(),
+        Some(after) => format!("{} {after}", lane.key),
+    };
+    let names: Vec<String> = lanes.iter().map(line).collect();
+    match lanes.iter().all(|lane| lane.after.is_empty()) {
+        true => format!("side by side: {}", names.join(", ")),
+        false => format!("each as soon as what it needs has ended: {}", names.join(", ")),
+    }
+}
+
+/// `after a and b`.
+fn after(lane: &Lane, lanes: &[Lane]) -> Option<String> {
+    let key = |lane: &u32| lanes.get(*lane as usize).map_or("?", |lane| lane.key.as_str());
+    let keys: Vec<&str> = lane.after.iter().map(key).collect();
+    (!keys.is_empty()).then(|| format!("after {}", keys.join(" and ")))
 }
 
 fn own_effect(tools: &Tools, pattern: &str) -> Option<&'static str> {

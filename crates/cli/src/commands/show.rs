@@ -95,6 +95,7 @@ fn head(trace: &Trace, paint: Paint) -> String {
     text.push_str(&format!("  started {}", words::instant(trace.started_at)));
     let marks = [
         trace.simulated.then(|| "simulated".to_owned()),
+        (!trace.made_up.is_empty()).then(|| format!("made up: {}", trace.made_up.join(", "))),
         trace.forked_from.map(|run| format!("forked from {run}")),
         trace.parent.map(|run| format!("part of run {run}")),
         words::cost(trace.lost.usd_nanos).map(|usd| format!("{usd} perhaps lost to interrupted calls")),
@@ -235,7 +236,7 @@ fn whole(step: &StepTrace, paint: Paint) -> String {
         part("output", words::full(&plain(output)));
     }
     if let Some(error) = &step.error {
-        part("error", error.to_string());
+        part("error", format!("{}: {}", error.kind, error.in_full()));
     }
     text
 }

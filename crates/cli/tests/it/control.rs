@@ -87,7 +87,9 @@ fn an_answer_makes_a_waiting_run_go_on() {
     let listed = home.relais(&["answer", "--last"]);
     assert!(listed.expect(0).out.contains("Shall I go on?"), "{}", listed.out);
     home.relais(&["resume", "--last"]).expect(3).says("Shall I go on?");
-    home.relais(&["answer", "--last", "perhaps"]).expect(2).says("the answer");
+    let wrong = home.relais(&["answer", "--last", "perhaps"]);
+    wrong.expect(2).says("the answer must be yes or no").says("\"perhaps\"");
+    assert!(!wrong.err.contains("schema"), "{}", wrong.err);
     home.relais(&["answer", "--last", "yes", "--step", "other"]).expect(2).says("approve");
     let answered = home.relais(&["answer", "--last", "yes"]);
     answered.expect(0).says("✓ after");
@@ -168,7 +170,10 @@ fn a_failed_run_is_resumed_retried_and_forked() {
     assert_eq!(forked.expect(0).says("forked from").out, "third\n");
     assert_eq!(home.runs().len(), 2);
     assert!(home.server.received().last().unwrap().body.to_string().contains("Say cheese"));
-    home.relais(&["retry", "--last", "--from", "nowhere"]).expect(2).says("nowhere");
+    home.relais(&["retry", "--last", "--from", "nowhere"]).expect(2).says("those that have are: say");
+    for command in ["retry", "fork"] {
+        home.relais(&[command, "--last", "--from", "sya"]).expect(2).says("no step `sya`").says("did you mean `say`?");
+    }
 }
 
 #[test]

@@ -150,3 +150,55 @@ fn a_home_that_cannot_be_written_is_told() {
     let doctor = home.relais(&["--home", "file/below", "doctor"]);
     assert!(doctor.expect(1).out.contains("fail  home folder"), "{}", doctor.out);
 }
+
+#[test]
+fn a_simulation_makes_up_the_input_that_nobody_gave() {
+    let home = Home::new(
+        "input: { topic: string, count: integer, note?: string }\nsteps: [{ id: say, set: { topic: \"{{ input.topic }}\" } }]\n\
+         output: \"{{ input }}\"\n",
+    );
+    home.relais(&["run", "flow.yaml"]).expect(2).says("`topic` (a text)").says("`note` (a text; may be left out)");
+    let run = |words: &[&str]| home.relais(&[&["run", "flow.yaml", "--simulate"], words].concat());
+    let made = run(&["--input", "count=3"]);
+    made.expect(0).says("made up, since it was not given: input.topic");
+    let input: serde_json::Value = serde_json::from_str(&made.out).unwrap();
+    assert!(input["topic"].is_string() && input["count"] == 3 && input.get("note").is_none(), "{input}");
+    assert!(home.relais(&["show", "--last"]).expect(0).out.contains("made up: input.topic"));
+    let all = run(&[]);
+    all.expect(0).says("input.topic, input.count");
+    assert_eq!(run(&[]).out, all.out, "the same each time");
+    assert!(!run(&["--input", "count=3", "--input", "topic=tea"]).err.contains("made up"));
+    run(&["--input", "count=many"]).expect(2).says("Path 'count'");
+}
+
+#[test]
+fn an_answer_that_stays_wrong_is_told_without_what_the_model_was_told() {
+    let flow = "agents: { a: { model: openai/m, instructions: Count., output: { n: integer }, output_retries: 1 } }\n\
+                steps: [{ id: count, agent: a, prompt: go }]\n";
+    for (said, told) in [
+        ("{\"n\": \"x\"}", "Path 'n': Expected type 'integer', got 'string'"),
+        ("no idea", "Node 'count' output is not JSON"),
+    ] {
+        let home = Home::new(flow);
+        home.server.push(relais_testkit::Behaviour::say(said));
+        home.server.push(relais_testkit::Behaviour::say(said));
+        let failed = home.relais(&["run", "flow.yaml"]);
+        failed.expect(1).says("after one correction").says(told);
+        assert!(!failed.err.contains("Expected schema") && !failed.err.contains("Your answer"), "{}", failed.err);
+    }
+}
+
+#[test]
+fn a_plan_tells_what_waits_for_what() {
+    let step = |id: &str, needs: &str| format!("  - {{ id: {id}, set: {{ {id}: 1 }}{needs} }}\n");
+    let dag = format!("steps:\n{}{}{}", step("a", ""), step("b", ", needs: a"), step("c", ", needs: [a, b]"));
+    let home = Home::new(&dag);
+    let shown = home.relais(&["plan", "flow.yaml"]);
+    assert!(!shown.expect(0).out.contains("side by side"), "{}", shown.out);
+    assert!(shown.out.contains("after a\n") && shown.out.contains("after a and b\n"), "{}", shown.out);
+    home.write("flow.yaml", &format!("steps:\n- id: all\n  {}", dag.replace("\n  ", "\n    ")));
+    let inner = home.relais(&["plan", "flow.yaml"]);
+    assert!(inner.expect(0).out.contains("has ended: a, b after a, c after a and b\n"), "{}", inner.out);
+    home.write("flow.yaml", "steps:\n  - { id: p, parallel: [{ id: a, set: { x: 1 } }, { id: b, set: { y: 1 } }] }\n");
+    assert!(home.relais(&["plan", "flow.yaml"]).expect(0).out.contains("side by side: a, b"));
+}

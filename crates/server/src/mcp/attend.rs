@@ -76,7 +76,7 @@ impl<'a> Teller<'a> {
 /// A line for each thing that a person would want to see.
 fn message(notice: &Notice) -> Option<String> {
     Some(match &notice.what {
-        What::RunStarted { workflow } => format!("run {} of {workflow} started", notice.run),
+        What::RunStarted { workflow, .. } => format!("run {} of {workflow} started", notice.run),
         What::StepStarted { step, kind, .. } => format!("{step}: {kind} started"),
         What::StepCompleted { step, ms, .. } => format!("{step}: completed after {ms} ms"),
         What::StepFailed { step, error, .. } => format!("{step}: failed: {}", error.message),

@@ -24,23 +24,87 @@ pub struct Notice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
-    RunStarted { workflow: String },
-    StepStarted { step: String, kind: String, attempt: u32 },
-    StepCompleted { step: String, kind: String, ms: u64 },
-    StepFailed { step: String, kind: String, ms: u64, error: Failure, tolerated: bool },
-    StepSkipped { step: String },
-    StepCancelled { step: String },
-    ModelCalled { step: String, model: String },
-    ModelAnswered { step: String, ms: u64, usage: Usage, error: Option<Failure> },
-    ToolCalled { step: String, tool: String },
-    ToolAnswered { step: String, tool: String, ms: u64, error: Option<Failure> },
-    ChildStarted { step: String, child: RunId, workflow: String },
-    Retried { step: String, attempt: u32 },
-    Corrected { step: String },
-    Asked { step: String, question: String, command: CommandId },
-    Waiting { step: String, until: Option<Millis>, what: String },
-    Signalled { signal: String, by: String },
-    RunEnded { status: RunStatus, error: Option<Failure>, usage: Usage, ms: u64 },
+    RunStarted {
+        workflow: String,
+        /// What of the input a simulation made up: `input.topic`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        made_up: Vec<String>,
+    },
+    StepStarted {
+        step: String,
+        kind: String,
+        attempt: u32,
+    },
+    StepCompleted {
+        step: String,
+        kind: String,
+        ms: u64,
+    },
+    StepFailed {
+        step: String,
+        kind: String,
+        ms: u64,
+        error: Failure,
+        tolerated: bool,
+    },
+    StepSkipped {
+        step: String,
+    },
+    StepCancelled {
+        step: String,
+    },
+    ModelCalled {
+        step: String,
+        model: String,
+    },
+    ModelAnswered {
+        step: String,
+        ms: u64,
+        usage: Usage,
+        error: Option<Failure>,
+    },
+    ToolCalled {
+        step: String,
+        tool: String,
+    },
+    ToolAnswered {
+        step: String,
+        tool: String,
+        ms: u64,
+        error: Option<Failure>,
+    },
+    ChildStarted {
+        step: String,
+        child: RunId,
+        workflow: String,
+    },
+    Retried {
+        step: String,
+        attempt: u32,
+    },
+    Corrected {
+        step: String,
+    },
+    Asked {
+        step: String,
+        question: String,
+        command: CommandId,
+    },
+    Waiting {
+        step: String,
+        until: Option<Millis>,
+        what: String,
+    },
+    Signalled {
+        signal: String,
+        by: String,
+    },
+    RunEnded {
+        status: RunStatus,
+        error: Option<Failure>,
+        usage: Usage,
+        ms: u64,
+    },
 }
 
 /// Turns entries into notices; keeps the fold to know where each step stands.
@@ -67,7 +131,8 @@ impl Narrator {
         let mut notices = Vec::new();
         let Some(run) = &mut self.run else {
             let run = Run::open(entry)?;
-            let what = What::RunStarted { workflow: run.opened.workflow.clone() };
+            let (workflow, made_up) = (run.opened.workflow.clone(), run.opened.mode.made_up.clone());
+            let what = What::RunStarted { workflow, made_up };
             notices.push(Notice { run: run.id(), seq: entry.seq, nth: 0, at: entry.at, what });
             self.run = Some(run);
             return Ok(notices);

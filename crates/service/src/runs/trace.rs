@@ -35,6 +35,9 @@ pub struct Trace {
     pub user: String,
     pub thread: String,
     pub simulated: bool,
+    /// What of the input nobody gave and a simulation made up: `input.topic`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made_up: Vec<String>,
     pub forked_from: Option<RunId>,
     pub parent: Option<RunId>,
     /// Signals and takings-over, in order.
@@ -363,6 +366,7 @@ impl<'a> Writer<'a> {
             user: run.opened.user.clone(),
             thread: run.opened.thread.clone(),
             simulated: run.opened.mode.simulate,
+            made_up: run.opened.mode.made_up.clone(),
             forked_from: self.forked_from,
             parent: run.opened.parent.as_ref().map(|p| p.run),
             signals: self.signals,

@@ -164,14 +164,18 @@ impl Service {
         let output = output.unwrap_or_default();
         let shown =
             Shown { plan: &program.plan, trace: &trace, input, output, outputs, files: files_folder(&state.opened) };
-        Ok(match words {
+        let mut view = match words {
             Format::Native => serde_json::to_value(&trace).map_err(|e| Error::Unusable(e.to_string()))?,
             Format::Chain => chain::view(&shown),
             Format::Steps => steps::view(&shown),
             Format::Pipeline => pipeline::view(&shown),
             Format::Graph => graph::view(&shown),
             Format::Dag => dag::view(&shown),
-        })
+        };
+        if let (false, Some(fields)) = (trace.made_up.is_empty(), view.as_object_mut()) {
+            fields.insert("made_up".to_owned(), Value::from(trace.made_up.clone()));
+        }
+        Ok(view)
     }
 
     /// Large values, read from where they are kept.

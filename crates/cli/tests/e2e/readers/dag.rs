@@ -305,11 +305,13 @@ workflow: { nodes: [{ id: extract_info, agent_persona: "ExtractInfoAgent" }] }
     assert!(correction["text"].as_str().unwrap().starts_with(EXPLAINED), "{correction}");
     // The first attempt is never asked for again.
     assert_eq!(heard.len(), 4);
-    // After three corrections the node fails with the same message.
+    // After three corrections the node fails, and what was wanted and what came is beside what is wrong.
     let stubborn = (0..9).map(|n| if n == 0 { save(0, json!({ "email": 12345 })) } else { mark(n) }).collect();
     let project = Project::new(workflow, vec![stubborn]);
     project.run(json!({})).expect(1);
-    project.home.expect_failure("schema", &[EXPLAINED]);
+    let error = &project.home.expect_failure("schema", &["after 3 corrections"])["error"];
+    let whole = format!("{}\n\n{}", error["message"].as_str().unwrap(), error["detail"].as_str().unwrap());
+    assert!(whole.ends_with(EXPLAINED), "{whole}");
     assert_eq!(project.heard(node).len(), 5);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use relais_engine::{RunStatus, StepStatus};
+use relais_engine::{Failure, RunStatus, StepStatus};
 use serde_json::{Map, Value, json};
 
 use super::{Seen, Shown, instant, ms, run_word, step_word};
@@ -23,7 +23,7 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "node_states": states,
         "input": shown.input,
         "output": if trace.status == RunStatus::Failed.word() { &Value::Null } else { &shown.output },
-        "error": shown.error_message(),
+        "error": trace.error.as_ref().map(Failure::in_full),
         "errors": errors(shown),
         "user_id": trace.user,
         "session_id": trace.thread,
@@ -55,7 +55,7 @@ fn visited(seen: &Seen<'_, '_>, count: u64) -> Value {
         "duration_ms": ms(step.started_at, step.ended_at),
         "input": seen.input(),
         "output": seen.output,
-        "error": step.error.as_ref().map(|error| &error.message),
+        "error": step.error.as_ref().map(Failure::in_full),
         "error_kind": step.error.as_ref().map(|error| error.kind),
         "retry_count": step.attempts.saturating_sub(1),
     });
@@ -82,7 +82,7 @@ fn current(shown: &Shown<'_>) -> Option<String> {
 
 fn errors(shown: &Shown<'_>) -> Vec<Value> {
     let failed = shown.trace.steps.iter().filter_map(|step| Some((step, step.error.as_ref()?)));
-    failed.map(|(step, error)| json!({ "node_id": step.key, "kind": error.kind, "message": error.message })).collect()
+    failed.map(|(step, error)| json!({ "node_id": step.key, "kind": error.kind, "message": error.in_full() })).collect()
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ fn errors(shown: &Shown<'_>) -> Vec<Value> {
 mod tests {
     use super::super::fixture::*;
     use super::*;
-    use relais_engine::{ErrorKind, Failure};
+    use relais_engine::ErrorKind;
 
     #[test]
     fn every_node_has_a_state() {

@@ -95,6 +95,7 @@ pub fn trace(status: RunStatus, steps: Vec<StepTrace>) -> Trace {
         user: "ann".into(),
         thread: "t1".into(),
         simulated: false,
+        made_up: Vec::new(),
         forked_from: None,
         parent: None,
         signals: Vec::new(),
