@@ -8,6 +8,7 @@ mod chain;
 mod dag;
 mod fields;
 mod graph;
+pub mod guide;
 mod native;
 mod normal;
 mod paths;

@@ -3,10 +3,11 @@
 //! Which keys there are comes from the reader's own tables; here each gets its shape and its description. The schema
 //! sees shapes only: references, ids and expressions are the reader's business and the checker's.
 
-use relais_plan::MAX_PASSES;
+use relais_plan::{MAX_PASSES, Source};
 use serde_json::{Map, Value, json};
 
 use crate::native::keys::{self, COMMON, KINDS, KindKeys};
+use crate::yaml;
 
 /// JSON Schema 2020-12 of a workflow file.
 pub fn json_schema() -> Value {
@@ -40,7 +41,10 @@ fn definitions() -> Value {
             "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string", "pattern": "^[0-9.]+ *[kKmM]$" }],
         },
         "expression": {
-            "description": "A bare expression such as `steps.check.output.score > 3`.",
+            "description": "A bare expression such as `steps.check.output.score > 3`. Names: `input.NAME`, \
+                            `steps.ID.output`, `previous`, `vars.NAME`, in loops `item`, `index` and `loop.count`, \
+                            `run.id`, `trigger`, `now`. Operators: == != < <= > >= and or not in + - * / ~; filters \
+                            such as `| length`, `| default(x)`, `| join(', ')`.",
             "type": ["string", "boolean"],
         },
         "schema": {
@@ -81,7 +85,7 @@ fn kind_of_step(kind: &KindKeys) -> Value {
         _ => &[],
     };
     let mut schema = object(kind_text(kind.word), &names, |key| step_key(kind.word, key));
-    merge(&mut schema, json!({ "required": required }));
+    merge(&mut schema, json!({ "required": required, "examples": [example(kind.word)] }));
     if kind.word == "switch" {
         let compared = json!({ "properties": { "switch": refer("expression", "") }, "required": ["cases"] });
         let conditions = json!({ "properties": { "switch": { "type": "array" }, "cases": false } });
@@ -97,16 +101,58 @@ fn kind_text(word: &str) -> &'static str {
         "workflow" => "Another workflow runs as a child run.",
         "if" => "One of two ways.",
         "switch" => "The first case whose value is equal.",
-        "parallel" => "Children that start together; the block ends when they have.",
+        "parallel" => "Children that start together; the block ends when they have. Its output has theirs by id.",
         "steps" => "Steps as one step.",
-        "for_each" => "Steps for each item of a list.",
-        "repeat" => "Steps again and again, within a limit.",
+        "for_each" => "Steps for each item of a list; `output.results` has one result for each.",
+        "repeat" => "Steps again and again, within a limit; `output.results` has one result for each pass.",
         "wait" => "Waits for time, a signal or an event.",
-        "ask" => "Asks a person.",
+        "ask" => "Asks a person; the output is the answer, with `approve` true or false.",
         "stop_if" => "Ends the run as stopped, which is a success, if the condition is true.",
         "set" => "Sets variables, read as `vars.NAME`.",
         _ => "Jumps to a step of the same or an enclosing list.",
     }
+}
+
+/// One step of each kind; together they are the steps of one workflow, in the order of the kinds.
+pub(crate) fn kind_example(word: &str) -> &'static str {
+    match word {
+        "agent" => r#"{id: draft, agent: writer, prompt: "Write about {{ input.topic }}."}"#,
+        "tool" => "{id: notes, tool: read_file, with: {path: notes.md}}",
+        "workflow" => r#"{id: check, workflow: fact-check, input: {text: "{{ steps.draft.output.text }}"}}"#,
+        "if" => {
+            "{id: gate, if: steps.draft.output.score < 5, then: [{id: mend, agent: writer, prompt: Mend it.}], else: \
+             [{id: keep, set: {good: true}}]}"
+        }
+        "switch" => {
+            "{id: route, switch: steps.draft.output.kind, cases: {news: {id: short, agent: writer, prompt: Shorten \
+             it.}}, default: {id: long, agent: writer, prompt: Explain it.}}"
+        }
+        "parallel" => {
+            "{id: both, parallel: [{id: de, agent: writer, prompt: In German.}, {id: fr, agent: writer, prompt: In \
+             French.}]}"
+        }
+        "steps" => {
+            "{id: dag, steps: [{id: a, agent: writer, prompt: First.}, {id: b, needs: a, agent: writer, prompt: \
+             Second.}]}"
+        }
+        "for_each" => {
+            r#"{id: each, for_each: input.items, at_once: 3, do: [{id: look, agent: writer, prompt: "Judge {{ item }}."}]}"#
+        }
+        "repeat" => {
+            "{id: polish, repeat: [{id: pass, agent: writer, prompt: Improve it.}], until: steps.pass.output.score > \
+             8, max: 5}"
+        }
+        "wait" => "{id: rest, wait: 10m}",
+        "ask" => r#"{id: approve, ask: {question: "Publish?", show: "{{ steps.draft.output }}", approve: true}}"#,
+        "stop_if" => "{id: refused, stop_if: not steps.approve.output}",
+        "set" => r#"{id: count, set: {tries: "{{ vars.tries | default(0) + 1 }}"}}"#,
+        _ => "{id: again, goto: draft, max: 3, when: vars.tries < 3}",
+    }
+}
+
+fn example(word: &str) -> Value {
+    let source = Source { name: word.to_owned(), text: kind_example(word).to_owned() };
+    yaml::parse(&source).map_or(Value::Null, |node| node.to_value())
 }
 
 fn step_key(kind: &str, key: &str) -> Value {
@@ -158,7 +204,9 @@ fn kind_value(kind: &str) -> Value {
             "anyOf": [{ "type": "string", "minLength": 1 }, refer("agent", "")],
         }),
         "tool" => name("The name of the tool."),
-        "workflow" => name("The other workflow: a path relative to this file, such as `./other.yaml`."),
+        "workflow" => name(
+            "The other workflow: the name, alias or id of a kept one, or a path relative to this file (`./other.yaml`).",
+        ),
         "if" => refer("expression", "The condition."),
         "switch" => json!({
             "description": "The value that is compared with the cases, or a list of conditions.",
@@ -414,16 +462,20 @@ fn tool_rule() -> Value {
 fn server() -> Value {
     let settings =
         |about: &str| json!({ "description": about, "type": "object", "additionalProperties": { "type": "string" } });
-    let mut server = object("A program (`command`) or an address (`url`).", keys::SERVER, |key| match key {
-        "command" => refer("texts", "The program, or the program and its arguments."),
-        "args" => refer("texts", "Arguments of the program."),
-        "env" => settings("Its environment; a secret is named, `${SHOP_TOKEN}`, never written."),
-        "url" => {
-            json!({ "description": "Address of a streamable HTTP server.", "type": "string", "pattern": "^https?://" })
-        }
-        "headers" => settings("Headers; a secret is named, `${SHOP_TOKEN}`, never written."),
-        _ => json!(false),
-    });
+    let mut server = object(
+        "A program (`command`) or an address (`url`). A definition that comes over the network or from an assistant names public addresses only; programs, private addresses and secrets are named in relais.toml.",
+        keys::SERVER,
+        |key| match key {
+            "command" => refer("texts", "The program, or the program and its arguments."),
+            "args" => refer("texts", "Arguments of the program."),
+            "env" => settings("Its environment; a secret is named, `${SHOP_TOKEN}`, never written."),
+            "url" => {
+                json!({ "description": "Address of a streamable HTTP server.", "type": "string", "pattern": "^https?://" })
+            }
+            "headers" => settings("Headers; a secret is named, `${SHOP_TOKEN}`, never written."),
+            _ => json!(false),
+        },
+    );
     merge(
         &mut server,
         json!({
@@ -560,11 +612,11 @@ fn merge(into: &mut Value, more: Value) {
 mod tests {
     use std::path::{Path, PathBuf};
 
+    use relais_plan::Problem;
     use relais_plan::problem::has_errors;
-    use relais_plan::{Problem, Source};
 
     use super::*;
-    use crate::{Loaded, Loader, read, yaml};
+    use crate::{Loaded, Loader, read};
 
     const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -45,8 +45,10 @@ const CHANGES_MAX: usize = 64;
 
 const INSTRUCTIONS: &str = "\
 Relais runs agent workflows that survive crashes. A workflow is a definition, a run is one execution of it.
-- To build: create_agent for each agent, create_workflow, then update_workflow with nodes and edges; or create_workflow \
-with `executors` (a chain), or with `definition` (a whole file of any format; validate_workflow checks one first).
+- To build: create_workflow with `definition` says everything (branches, loops, questions to people, budgets, triggers); \
+the description of validate_workflow has that format in short, the resource relais://format in full, and \
+validate_workflow checks one first. Simpler: `executors` (a chain of agents), or create_agent for each agent and then \
+`nodes` and `edges` (a graph).
 - To run: run_workflow or execute_workflow; both wait a while and answer the run's id. get_run shows how it stands, \
 list_runs the newest ones. A run that waits for a person is answered with answer_run.
 - To repair: list_failed_runs, then get_run for the error and the trail; get_workflow and get_agent for what is set; \

@@ -41,7 +41,7 @@ pub use feed::notifications::deliveries::Delivery;
 pub use feed::tally::{LastRun, Tally};
 pub use feed::usage::{Part, Sum, UsageAnswer, UsageBy, UsageQuestion, UsageRow};
 pub use kept::{At, Read};
-pub use relais_dialects::{Format, Options as ReadOptions};
+pub use relais_dialects::{Format, Options as ReadOptions, guide};
 pub use relais_engine::Mode;
 pub use relais_runtime::governor::Gauge;
 pub use relais_runtime::settings::{Age, Retention};

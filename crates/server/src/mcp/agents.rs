@@ -1,9 +1,13 @@
 //! Tools for agents that are kept by themselves and used by workflows by id or name.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use relais_mcp::serving::{Given, Trouble};
+use relais_plan::path::{self, Segment};
 use relais_plan::problem::nearest;
 use relais_service::access::Scope;
-use relais_service::{Agent, AgentChange, At, Error, NewAgent};
+use relais_service::{Agent, AgentChange, At, Error, NewAgent, guide};
 use serde_json::{Map, Value, json};
 
 use super::Guest;
@@ -11,7 +15,7 @@ use super::arguments::{AGENT, Arguments};
 use super::attend::Attended;
 use super::render::given;
 use super::tools::{Effect, Spec, limit, same_as, text, user_id};
-use super::trouble::{instead, trouble};
+use super::trouble::{findings, instead, pointer, trouble};
 use crate::times::instant;
 
 const WHERE: &str = "the id or name of an agent; list_agents lists them";
@@ -42,7 +46,7 @@ fn takes(own: Value) -> Value {
         "output": { "type": "object", "description": "JSON Schema of what it must answer, or the shorthand {\"summary\": \"string\"}; left out, it answers text." },
         "outputSchema": { "type": "object", "description": "The same as `output`." },
         "output_schema": { "type": "object", "description": "The same as `output`." },
-        "config": { "type": "object", "description": "Anything else that an agent of the file format may say, such as max_turns, budget or timeout." },
+        "config": { "type": "object", "description": CONFIG.as_str() },
         "user_id": user_id(),
     });
     let mut takes = match own {
@@ -55,21 +59,51 @@ fn takes(own: Value) -> Value {
     Value::Object(takes)
 }
 
+/// What `config` may say, as the format has it.
+static CONFIG: LazyLock<String> = LazyLock::new(|| {
+    let has_name = |key: &String| key == "description" || PARTS.iter().any(|names| names[0] == key);
+    let keys = guide::agent_keys().into_iter().filter(|(key, _)| !has_name(key));
+    let lines = keys.map(|(key, schema)| format!("{key} ({})", schema["description"].as_str().unwrap_or_default()));
+    format!("Anything else that an agent may say: {}.", lines.collect::<Vec<_>>().join(", "))
+});
+
+/// An agent's definition, and under which argument each of its parts was given.
+struct Said {
+    definition: Value,
+    places: HashMap<String, String>,
+}
+
 /// What the arguments say, put upon what is there.
-fn definition(arguments: &mut Arguments, before: Value) -> Result<Value, Trouble> {
+fn said(arguments: &mut Arguments, before: Value) -> Result<Said, Trouble> {
     let mut fields = match before {
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
+    let mut places = HashMap::new();
     if let Some(Value::Object(more)) = arguments.0.remove("config") {
+        places
+            .extend(more.keys().map(|key| (key.clone(), format!("/config{}", pointer(&[Segment::Key(key.clone())])))));
         fields.extend(more);
     }
     for names in PARTS {
-        if let Some(value) = arguments.one(names)? {
+        if let Some((given, value)) = arguments.one_named(names)? {
             fields.insert(names[0].to_owned(), value);
+            places.insert(names[0].to_owned(), format!("/{given}"));
         }
     }
-    Ok(Value::Object(fields))
+    Ok(Said { definition: Value::Object(fields), places })
+}
+
+/// Mistakes by their places in the arguments.
+fn agent_trouble(error: Error, places: &HashMap<String, String>) -> Trouble {
+    let Error::Findings(found) = error else { return trouble(error) };
+    Trouble::Invalid(findings(&found, |finding| {
+        let segments = path::parse(finding.path.as_deref()?).ok()?;
+        let (first, rest) = segments.split_first()?;
+        let Segment::Key(key) = first else { return None };
+        let given = places.get(key).cloned().unwrap_or_else(|| pointer(&segments[..1]));
+        Some(format!("{given}{}", pointer(rest)))
+    }))
 }
 
 pub fn create_spec() -> Spec {
@@ -89,14 +123,14 @@ pub fn create_spec() -> Spec {
 }
 
 pub async fn create(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
-    let definition = definition(&mut arguments, Value::Null)?;
+    let Said { definition, places } = said(&mut arguments, Value::Null)?;
     let new = NewAgent {
         name: arguments.text(&["name"])?.unwrap_or_default(),
         description: arguments.text(&["description"])?.unwrap_or_default(),
         definition,
         once: None,
     };
-    let made = guest.service.create_agent(new).await.map_err(trouble)?;
+    let made = guest.service.create_agent(new).await.map_err(|error| agent_trouble(error, &places))?;
     Ok(given(shown(&made.it)))
 }
 
@@ -121,14 +155,15 @@ pub fn update_spec() -> Spec {
 
 pub async fn update(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
     let At { it: agent, revision } = wanted(guest, &mut arguments).await?;
-    let definition = definition(&mut arguments, agent.definition)?;
+    let Said { definition, places } = said(&mut arguments, agent.definition)?;
     let change = AgentChange {
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,
         definition: Some(definition),
     };
     let id = agent.id.to_string();
-    let changed = guest.service.update_agent(&id, change, Some(vec![revision])).await.map_err(trouble)?;
+    let changed = guest.service.update_agent(&id, change, Some(vec![revision])).await;
+    let changed = changed.map_err(|error| agent_trouble(error, &places))?;
     Ok(given(shown(&changed.it)))
 }
 

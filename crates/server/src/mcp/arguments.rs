@@ -17,8 +17,14 @@ pub struct Arguments(pub Map<String, Value>);
 impl Arguments {
     /// One thing under any of its names; under several it must be the same.
     pub fn one(&mut self, names: &[&str]) -> Result<Option<Value>, Trouble> {
-        let given: Vec<(&str, Value)> = names.iter().filter_map(|name| Some((*name, self.0.remove(*name)?))).collect();
-        let mut found: Option<(&str, Value)> = None;
+        Ok(self.one_named(names)?.map(|(_, value)| value))
+    }
+
+    /// The same with the name that it was given under.
+    pub fn one_named<'n>(&mut self, names: &[&'n str]) -> Result<Option<(&'n str, Value)>, Trouble> {
+        let given: Vec<(&'n str, Value)> =
+            names.iter().filter_map(|name| Some((*name, self.0.remove(*name)?))).collect();
+        let mut found: Option<(&'n str, Value)> = None;
         for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
             match &found {
                 Some((first, before)) if *before != value => {
@@ -29,7 +35,7 @@ impl Arguments {
                 None => found = Some((name, value)),
             }
         }
-        Ok(found.map(|(_, value)| value))
+        Ok(found)
     }
 
     pub fn text(&mut self, names: &[&str]) -> Result<Option<String>, Trouble> {

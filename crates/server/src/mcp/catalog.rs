@@ -22,7 +22,9 @@ pub fn list_spec() -> Spec {
         title: "List the tools of agents",
         about: "Lists the tools that agents and executors can be given by name: built in, and `mcp:SERVER/TOOL` of the \
                 MCP servers that are configured. Use it before you write `tools` into an agent or an executor: a name \
-                that is not in this list is refused. Answers name, description and effect (read, idempotent, once) of \
+                that is not in this list is refused. A definition may name further MCP servers by public addresses \
+                (`mcp: {shop: {url: https://…}}`, then `mcp:shop/TOOL`); programs and private addresses only \
+                relais.toml can name. Answers name, description and effect (read, idempotent, once) of \
                 each, with details also the JSON Schema of its arguments.\n\
                 Example: {\"search\": \"file\", \"details\": true}",
         takes: json!({

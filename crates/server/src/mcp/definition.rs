@@ -6,6 +6,7 @@ use relais_service::{Format, Written};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
+use super::trouble::Place;
 
 /// The parts of a graph.
 const GRAPH: &[&str] = &["nodes", "edges", "maxRounds", "branches", "executionMode", "schedule"];
@@ -13,10 +14,26 @@ const GRAPH: &[&str] = &["nodes", "edges", "maxRounds", "branches", "executionMo
 const CHAIN: &[&str] =
     &["executors", "schedule_type", "schedule_time", "cron_expression", "notify_on_complete", "notify_on_failure"];
 
+/// What the arguments say, and how places in it are told.
+pub struct Said {
+    pub written: Written,
+    pub place: Place,
+}
+
 /// A definition that is there already.
 pub struct Before {
     pub format: String,
     pub text: String,
+}
+
+impl From<Before> for Said {
+    fn from(before: Before) -> Said {
+        let format = Format::named(&before.format);
+        // Where it is shown in parts, its places are those parts.
+        let is_in_parts = format.is_some_and(|format| [Format::Graph, Format::Chain].contains(&format));
+        let place = if is_in_parts { Place::Below("") } else { Place::Text };
+        Said { written: Written { format, text: before.text, lenient: false }, place }
+    }
 }
 
 /// JSON Schemas of the arguments that say what a workflow does.
@@ -47,7 +64,7 @@ pub fn takes() -> Map<String, Value> {
         },
         "executionMode": { "type": ["string", "null"], "enum": ["one_time", "interval", "continuous", null], "description": "one_time (default): only when it is executed. interval: by `schedule`. continuous: again after each run, `schedule` seconds later." },
         "schedule": { "type": ["string", "integer", "null"], "description": "Seconds (`60`), `daily@HH:mm`, or `weekly@1,3,5` (0 is Sunday); null takes it away." },
-        "definition": { "type": ["string", "object"], "description": "A whole workflow instead of the parts above, in any format that `relais validate` reads: YAML or JSON text, or the JSON itself." },
+        "definition": { "type": ["string", "object"], "description": "A whole workflow instead of the parts above: YAML or JSON text, or the JSON itself. Use it for what a chain or a graph cannot say: branches, loops, questions to people, tools without a model. The description of validate_workflow has the native format in short, the resource relais://format in full." },
         "format": { "enum": Format::ALL.map(Format::word), "description": "The format of `definition`, if its shape does not tell." },
     });
     match takes {
@@ -70,7 +87,7 @@ pub fn timing() -> Map<String, Value> {
 }
 
 /// What the arguments say, put upon what is there; none if they say nothing of it.
-pub fn written(arguments: &mut Arguments, before: Option<&Before>) -> Result<Option<Written>, Trouble> {
+pub fn said(arguments: &mut Arguments, before: Option<&Before>) -> Result<Option<Said>, Trouble> {
     let (graph, mut chain) = (arguments.fields(GRAPH), arguments.fields(CHAIN));
     let (whole, format) = (arguments.0.remove("definition"), arguments.text(&["format"])?);
     // What it is anyway may be said of anything.
@@ -82,8 +99,12 @@ pub fn written(arguments: &mut Arguments, before: Option<&Before>) -> Result<Opt
         return Err(one_way(&graph, &chain));
     }
     if let Some(whole) = whole {
-        let text = if let Value::String(text) = whole { text } else { format!("{whole:#}") };
-        return Ok(Some(Written { text, format: format.as_deref().and_then(Format::named), lenient: false }));
+        let (text, place) = match whole {
+            Value::String(text) => (text, Place::Text),
+            whole => (format!("{whole:#}"), Place::Below("/definition")),
+        };
+        let written = Written { text, format: format.as_deref().and_then(Format::named), lenient: false };
+        return Ok(Some(Said { written, place }));
     }
     if !graph.is_empty() {
         return changed(before, graph, Format::Graph).map(Some);
@@ -113,7 +134,7 @@ fn one_way(graph: &Map<String, Value>, chain: &Map<String, Value>) -> Trouble {
 }
 
 /// The parts that are given replace those that were there; the rest stays.
-fn changed(before: Option<&Before>, parts: Map<String, Value>, format: Format) -> Result<Written, Trouble> {
+fn changed(before: Option<&Before>, parts: Map<String, Value>, format: Format) -> Result<Said, Trouble> {
     let mut fields = match before {
         None => Map::new(),
         Some(before) if before.format == format.word() => parsed(before, &parts)?,
@@ -121,7 +142,7 @@ fn changed(before: Option<&Before>, parts: Map<String, Value>, format: Format) -
     };
     fields.extend(parts);
     let text = format!("{:#}", Value::Object(fields));
-    Ok(Written { text, format: Some(format), lenient: false })
+    Ok(Said { written: Written { text, format: Some(format), lenient: false }, place: Place::Below("") })
 }
 
 fn parsed(before: &Before, parts: &Map<String, Value>) -> Result<Map<String, Value>, Trouble> {
@@ -173,7 +194,7 @@ mod tests {
         let before =
             Before { format: "graph".into(), text: json!({ "nodes": [1], "edges": [2], "maxRounds": 3 }).to_string() };
         let given = json!({ "edges": [4], "maxRounds": null, "name": "n" });
-        let written = written(&mut arguments(given), Some(&before)).unwrap().unwrap();
+        let written = said(&mut arguments(given), Some(&before)).unwrap().unwrap().written;
         let fields: Value = serde_json::from_str(&written.text).unwrap();
         assert_eq!(fields, json!({ "nodes": [1], "edges": [4], "maxRounds": null }));
         assert_eq!(written.format, Some(Format::Graph));
@@ -188,11 +209,11 @@ mod tests {
             (json!({ "schedule_type": "recurring" }), None, "belong to `executors`"),
             (json!({ "nodes": [] }), Some(&native), "in the format `native`, which `nodes` cannot be put into"),
         ] {
-            let error = written(&mut arguments(given), before).unwrap_err().to_string();
+            let error = said(&mut arguments(given), before).err().unwrap().to_string();
             assert!(error.contains(part), "{error}");
         }
         for given in [json!({}), json!({ "schedule_type": "immediate", "name": "x" })] {
-            assert!(written(&mut arguments(given), None).unwrap().is_none());
+            assert!(said(&mut arguments(given), None).unwrap().is_none());
         }
     }
 

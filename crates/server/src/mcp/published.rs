@@ -51,6 +51,15 @@ pub async fn call(
     runs::ended(guest, row, Format::Graph).await
 }
 
+/// The name of the tool that a workflow is offered as, if it is.
+pub async fn name(guest: &Guest, workflow: &Workflow) -> Result<Option<String>, Trouble> {
+    if !workflow.published {
+        return Ok(None);
+    }
+    let all = published(guest).await?;
+    Ok(all.into_iter().find(|one| one.workflow.id == workflow.id).map(|one| one.tool.name))
+}
+
 /// What the run gets: the arguments, or the one that stands for them all.
 fn input_of(mut arguments: Map<String, Value>, is_wrapped: bool) -> Value {
     let wrapped = if is_wrapped { arguments.remove(INPUT) } else { None };

@@ -1,7 +1,8 @@
-//! Runs and definitions to be read whole: `relais://runs/{id}` and `relais://workflows/{id}`.
+//! What is to be read whole: the native format (`relais://format`, `relais://schema`), runs (`relais://runs/{id}`) and
+//! definitions (`relais://workflows/{id}`).
 
 use relais_mcp::serving::{Contents, Page, Resource, ResourceTemplate, Trouble};
-use relais_service::{Filter, Format, Row, Workflow, WorkflowList};
+use relais_service::{Filter, Format, Row, Workflow, WorkflowList, guide};
 use serde_json::Value;
 
 use super::Guest;
@@ -9,17 +10,21 @@ use super::trouble::trouble;
 
 const RUNS: &str = "relais://runs/";
 const WORKFLOWS: &str = "relais://workflows/";
+const FORMAT: &str = "relais://format";
+const SCHEMA: &str = "relais://schema";
 const JSON: &str = "application/json";
+const MARKDOWN: &str = "text/markdown";
 const YAML: &str = "application/yaml";
 /// Workflows on a page of the list.
 const PAGE: usize = 100;
 /// Runs in the list: the newest. Every other is read by its id.
 const RUNS_LISTED: usize = 50;
 
-/// The newest runs, then all workflows in pages.
+/// The format, the newest runs, then all workflows in pages.
 pub async fn list(guest: &Guest, cursor: Option<String>) -> Result<Page<Resource>, Trouble> {
     let mut items = Vec::new();
     if cursor.is_none() {
+        items.extend(documents());
         let page = guest.service.runs(Filter { limit: RUNS_LISTED, ..Filter::default() }).await.map_err(trouble)?;
         items.extend(page.rows.iter().map(run));
     }
@@ -27,6 +32,21 @@ pub async fn list(guest: &Guest, cursor: Option<String>) -> Result<Page<Resource
     let (found, next) = guest.service.workflows(list).await.map_err(trouble)?;
     items.extend(found.iter().map(|at| workflow(&at.it)));
     Ok(Page { items, next })
+}
+
+/// What there is to know before a workflow is written.
+fn documents() -> [Resource; 2] {
+    let document = |uri: &str, name: &str, description: &str, mime_type: &str| Resource {
+        uri: uri.into(),
+        name: name.into(),
+        description: description.into(),
+        mime_type: mime_type.into(),
+    };
+    let about = "How a workflow is written in the native format: every key, every kind of step with an example.";
+    [
+        document(FORMAT, "The workflow format", about, MARKDOWN),
+        document(SCHEMA, "The JSON Schema of the workflow format", "The same for programs.", JSON),
+    ]
 }
 
 fn run(row: &Row) -> Resource {
@@ -64,6 +84,11 @@ pub fn templates() -> Vec<ResourceTemplate> {
 pub async fn read(guest: &Guest, uri: &str) -> Result<Vec<Contents>, Trouble> {
     let contents =
         |mime_type: &str, text: String| vec![Contents { uri: uri.into(), mime_type: mime_type.into(), text }];
+    match uri {
+        FORMAT => return Ok(contents(MARKDOWN, guide::guide())),
+        SCHEMA => return Ok(contents(JSON, format!("{:#}", guest.service.definition_schema()))),
+        _ => {}
+    }
     if let Some(id) = uri.strip_prefix(RUNS) {
         let run = guest.service.find_run(Some(id)).await.map_err(trouble)?;
         let trace = guest.service.view(run, Format::Native).await.map_err(trouble)?;
@@ -77,5 +102,6 @@ pub async fn read(guest: &Guest, uri: &str) -> Result<Vec<Contents>, Trouble> {
         let is_json = serde_json::from_str::<Value>(&text).is_ok();
         return Ok(contents(if is_json { JSON } else { YAML }, text));
     }
-    Err(Trouble::NotFound(format!("There is no `{uri}`; what can be read is {RUNS}ID and {WORKFLOWS}ID.")))
+    let known = format!("{FORMAT}, {SCHEMA}, {RUNS}ID and {WORKFLOWS}ID");
+    Err(Trouble::NotFound(format!("There is no `{uri}`; what can be read is {known}.")))
 }

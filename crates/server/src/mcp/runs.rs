@@ -3,7 +3,7 @@
 use relais_engine::{Mode, RunId, RunStatus};
 use relais_mcp::serving::{Given, Trouble};
 use relais_service::access::Scope;
-use relais_service::{Filter, Format, ResumeWith, Row, Start};
+use relais_service::{Filter, Format, ResumeWith, Row, Start, Waits};
 use serde_json::{Value, json};
 
 use super::Guest;
@@ -26,7 +26,7 @@ pub fn wait_seconds(default: u64) -> Value {
 
 fn simulate() -> Value {
     json!({ "type": "boolean", "default": false,
-        "description": "Made-up answers in place of every model and tool: costs nothing, changes nothing." })
+        "description": "Made-up answers in place of every model and tool: costs nothing, changes nothing. Required input that is not given is made up, too; `made_up` names it." })
 }
 
 pub fn run_spec() -> Spec {
@@ -119,11 +119,15 @@ async fn started(
 /// A run that was started by this call, as far as it has come.
 pub async fn ended(guest: &Guest, row: Row, words: Format) -> Result<Given, Trouble> {
     let others = render::also_going(&guest.service, &row).await?;
-    let target = render::target(&row).to_owned();
+    let (target, is_waiting) = (render::target(&row).to_owned(), row.summary.status == RunStatus::Waiting);
     let mut shown = render::run(&guest.service, row, words).await?;
     // The calls of each executor are for who looks closer: get_workflow_run has them.
     shown.remove("executor_runs");
     shown.insert("workflow_id".into(), json!(target));
+    if is_waiting {
+        // Formats without a word for it show it as running, and whoever reads that would wait for nothing.
+        shown.insert("status".into(), json!(RunStatus::Waiting.word()));
+    }
     if !others.is_empty() {
         shown.insert("also_going".into(), json!(others));
     }
@@ -345,8 +349,11 @@ pub fn answer_spec() -> Spec {
         title: "Answer a question of a run",
         about: "Answers what a waiting run asks a person: a question, or whether a tool may be called. Use it after \
                 get_run or run_workflow showed `questions`, with what the person said, never with a guess of your own. \
-                The answer must fit answer_schema. Waits like run_workflow and answers the run.\n\
-                Example: {\"run_id\": \"0190a0b0-c0d0-7000-8000-00000000000a\", \"step\": \"approve\", \"answer\": {\"approved\": true}}",
+                The answer must fit answer_schema of the question: true or false where it is a boolean, the bare text \
+                where it is a string. Whether a tool may be called is answered with true or false, or with \
+                {\"approve\": true, \"arguments\": {…}} to change the call, {\"approve\": false, \"reason\": \"…\"} to \
+                say why not. Waits like run_workflow and answers the run.\n\
+                Example: {\"run_id\": \"0190a0b0-c0d0-7000-8000-00000000000a\", \"step\": \"approve\", \"answer\": true}",
         takes: with(
             run_names(),
             json!({
@@ -364,15 +371,19 @@ pub fn answer_spec() -> Spec {
 pub async fn answer(guest: &Guest, mut arguments: Arguments, client: &Attended) -> Result<Given, Trouble> {
     let run = wanted(guest, &mut arguments).await?;
     let (step, answer) = (arguments.text(&["step"])?, arguments.0.remove("answer").unwrap_or_default());
-    let asks = asking(guest, run, step.as_deref()).await?;
+    let (asks, waits) = asking(guest, run, step.as_deref()).await?;
+    let answer = match (answer, waits) {
+        (Value::String(words), Some(waits)) => waits.read(&words),
+        (answer, _) => answer,
+    };
     guest.service.answer(asks, step.as_deref(), answer).await.map_err(trouble)?;
     let row = attend(&guest.service, run, arguments.number("wait_seconds"), client).await?;
     Ok(given(render::run(&guest.service, row, Format::Graph).await?.into()))
 }
 
-/// The run itself, or the child run of it that asks.
-async fn asking(guest: &Guest, run: RunId, step: Option<&str>) -> Result<RunId, Trouble> {
+/// The run itself, or the child run of it that asks, and what.
+async fn asking(guest: &Guest, run: RunId, step: Option<&str>) -> Result<(RunId, Option<Waits>), Trouble> {
     let open = guest.service.open_questions(run).await.map_err(trouble)?;
-    let mut fits = open.iter().filter(|(_, waits)| step.is_none_or(|step| waits.step == step));
-    Ok(fits.next().map_or(run, |(asks, _)| *asks))
+    let mut fits = open.into_iter().filter(|(_, waits)| step.is_none_or(|step| waits.step == step));
+    Ok(fits.next().map_or((run, None), |(asks, waits)| (asks, Some(waits))))
 }

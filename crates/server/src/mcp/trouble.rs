@@ -2,6 +2,7 @@
 
 use relais_mcp::serving::Trouble;
 use relais_plan::Severity;
+use relais_plan::path::{self, Segment};
 use relais_plan::problem::nearest;
 use relais_service::{Error, Filter, Finding, WorkflowList};
 
@@ -12,10 +13,54 @@ const SHOWN: usize = 20;
 /// Mistakes of a definition that are told at once; mending these shows the others.
 const FINDINGS: usize = 50;
 
+/// How places in a definition are told to who gave it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Place {
+    /// It was given as text: by line and column.
+    Text,
+    /// It was given as JSON, at this JSON pointer of the arguments: by JSON pointers into them.
+    Below(&'static str),
+}
+
+impl Place {
+    /// Where it is, in the words of who gave it.
+    pub fn of(self, finding: &Finding) -> Option<String> {
+        match self {
+            Place::Text => {
+                finding.line.zip(finding.column).map(|(line, column)| format!("line {line}, column {column}"))
+            }
+            Place::Below(prefix) => self.pointer(finding).filter(|pointer| !pointer.is_empty() || !prefix.is_empty()),
+        }
+    }
+
+    /// The JSON pointer into the arguments; none where they hold a text.
+    pub fn pointer(self, finding: &Finding) -> Option<String> {
+        let Place::Below(prefix) = self else { return None };
+        let mut segments = finding.path.as_deref().map(path::parse).and_then(Result::ok).unwrap_or_default();
+        // In a text a whole step is shown at its id; what is wrong with it is seldom that.
+        segments.pop_if(|last| *last == Segment::Key("id".into()));
+        Some(format!("{prefix}{}", pointer(&segments)))
+    }
+}
+
+/// A path as a JSON pointer.
+pub fn pointer(segments: &[Segment]) -> String {
+    let part = |segment: &Segment| match segment {
+        Segment::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Index(index) => format!("/{index}"),
+    };
+    segments.iter().map(part).collect()
+}
+
 pub fn trouble(error: Error) -> Trouble {
-    match error {
+    trouble_in(Place::Text)(error)
+}
+
+/// Of what was given there.
+pub fn trouble_in(place: Place) -> impl Fn(Error) -> Trouble {
+    move |error| match error {
         Error::NotFound(text) => Trouble::NotFound(text),
-        Error::Findings(found) => Trouble::Invalid(findings(&found)),
+        Error::Findings(found) => Trouble::Invalid(findings(&found, |finding| place.of(finding))),
         Error::Busy(text) => Trouble::Internal(format!("{text}; nothing was done, call again")),
         Error::Unusable(text) => Trouble::Internal(text),
         Error::Stale(text) => Trouble::Invalid(format!("{text}; nothing was done")),
@@ -26,18 +71,19 @@ pub fn trouble(error: Error) -> Trouble {
     }
 }
 
-/// A line for each mistake.
-pub fn findings(found: &[Finding]) -> String {
-    let lines: Vec<String> = found.iter().take(FINDINGS).map(|finding| format!("- {}", line(finding))).collect();
+/// A line for each mistake; `place` says where it is.
+pub fn findings(found: &[Finding], place: impl Fn(&Finding) -> Option<String>) -> String {
+    let told = found.iter().take(FINDINGS).map(|finding| format!("- {}", line(finding, place(finding))));
+    let lines: Vec<String> = told.collect();
     let rest = found.len().saturating_sub(FINDINGS);
     let more = if rest > 0 { format!("\n- and {rest} more") } else { String::new() };
     format!("It cannot be used as it is:\n{}{more}", lines.join("\n"))
 }
 
-fn line(finding: &Finding) -> String {
-    let place = finding.line.zip(finding.column);
-    let place = place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default();
-    let help = finding.help.as_ref().map(|help| format!(" Help: {help}.")).unwrap_or_default();
+fn line(finding: &Finding, place: Option<String>) -> String {
+    let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
+    let stop = |help: &str| if help.ends_with(['?', '.']) { "" } else { "." };
+    let help = finding.help.as_ref().map(|help| format!(" Help: {help}{}", stop(help))).unwrap_or_default();
     format!("{}{place}{}.{help}", word(finding.severity), finding.message.trim_end_matches('.'))
 }
 
@@ -81,5 +127,43 @@ pub fn instead(text: &str, near: Option<&str>, names: &[String], has_more: bool,
     match names {
         [] => format!("{text}. There is none yet; {none}."),
         names => format!("{text}.{near} There are: {}{more}.", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relais_plan::Span;
+
+    use super::*;
+
+    #[test]
+    fn places_are_those_of_who_gave_it() {
+        let found = |path: Option<&str>, help: &str| Finding {
+            severity: Severity::Error,
+            line: Some(7),
+            column: Some(3),
+            span: Span::default(),
+            path: path.map(str::to_owned),
+            message: "there is no `x`".into(),
+            help: Some(help.into()),
+        };
+        let check = |place: Place, path: Option<&str>, expected: &str| {
+            assert_eq!(line(&found(path, "try y"), place.of(&found(path, ""))), expected);
+        };
+        check(Place::Text, None, "line 7, column 3: there is no `x`. Help: try y.");
+        check(
+            Place::Below(""),
+            Some("nodes[0].config.agentId"),
+            "/nodes/0/config/agentId: there is no `x`. Help: try y.",
+        );
+        check(Place::Below("/definition"), Some("steps[1].id"), "/definition/steps/1: there is no `x`. Help: try y.");
+        check(
+            Place::Below("/definition"),
+            Some("a['b/c~'].d"),
+            "/definition/a/b~1c~0/d: there is no `x`. Help: try y.",
+        );
+        check(Place::Below("/definition"), None, "/definition: there is no `x`. Help: try y.");
+        check(Place::Below(""), None, "there is no `x`. Help: try y.");
+        assert!(line(&found(None, "did you mean `y`?"), None).ends_with("`y`?"));
     }
 }

@@ -1,17 +1,21 @@
 //! Tools for workflows: made, changed, read, listed, checked.
 
+use std::sync::LazyLock;
+
 use relais_mcp::serving::{Given, Trouble};
 use relais_service::access::Scope;
-use relais_service::{At, NewWorkflow, Report, Tally, Workflow, WorkflowChange, WorkflowList, WorkflowStatus};
+use relais_service::{
+    At, Finding, NewWorkflow, Report, Tally, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, guide,
+};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Arguments, WORKFLOW};
 use super::attend::Attended;
-use super::definition::{self, Before};
+use super::definition::{self, Before, Said};
 use super::render::given;
 use super::tools::{Effect, Spec, limit, same_as, text, user_id};
-use super::trouble::{self, trouble};
-use super::{Guest, schedules};
+use super::trouble::{self, Place, trouble, trouble_in};
+use super::{Guest, published, schedules};
 use crate::times::instant;
 
 const WHERE: &str = "the id, alias or name of a workflow; list_workflows lists them";
@@ -52,7 +56,7 @@ pub fn create_spec() -> Spec {
             "description": text("What it does."),
             "workflow_id": text("An alias of your own, unique, accepted wherever the id is; may be left out."),
             "thread_id": text("The conversation that it was made in; may be left out."),
-            "published": { "type": "boolean", "default": false, "description": "Offer it as a tool of its own, called workflow_NAME." },
+            "published": { "type": "boolean", "default": false, "description": "Offer it as a tool of its own, whose arguments are the workflow's input. The answer says under which name, as `tool`." },
             "user_id": user_id(),
         })),
         required: &["name"],
@@ -68,11 +72,12 @@ pub async fn create(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
         // Before anything is made.
         guest.service.preview_schedule(set).map_err(trouble)?;
     }
-    let definition = definition::written(&mut arguments, None)?;
-    if set.is_some() && definition.is_none() {
+    let said = definition::said(&mut arguments, None)?;
+    if set.is_some() && said.is_none() {
         let text = "There is nothing to schedule yet: give `executors`, `nodes` or a `definition`, too";
         return Err(Trouble::Invalid(format!("{text}, or call schedule_workflow later.")));
     }
+    let (definition, place) = said.map_or((None, Place::Text), |said| (Some(said.written), said.place));
     let new = NewWorkflow {
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,
@@ -82,18 +87,26 @@ pub async fn create(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
         thread_id: arguments.text(&["thread_id"])?.unwrap_or_default(),
         ..NewWorkflow::default()
     };
-    let At { it: made, .. } = guest.service.create_workflow(new).await.map_err(trouble)?;
+    let At { it: made, .. } = guest.service.create_workflow(new).await.map_err(trouble_in(place))?;
     if made.published {
         guest.tools_changed();
     }
     let mut content = json!({ "workflow_id": made.id, "id": made.id, "name": made.name, "version": made.version });
+    let tool = published::name(guest, &made).await?;
+    if let Some(tool) = &tool {
+        content["tool"] = json!(tool);
+    }
     if let Some(set) = set {
         let half = |error| format!("The workflow was made, its id is {}, but not scheduled: {error}", made.id);
         let timed = guest.service.schedule(&made.id.to_string(), set).await;
         content["schedule"] = schedules::shown(&timed.map_err(|error| Trouble::Internal(half(error)))?);
     }
     // The bare id, which goes into the next call as it is.
-    Ok(Given { text: made.id.to_string(), ..given(content) })
+    let text = match tool {
+        Some(tool) => format!("{}\nIt is offered as the tool `{tool}`.", made.id),
+        None => made.id.to_string(),
+    };
+    Ok(Given { text, ..given(content) })
 }
 
 pub fn update_spec() -> Spec {
@@ -114,7 +127,7 @@ pub fn update_spec() -> Spec {
             "name": text("A new name."),
             "description": text("A new description."),
             "status": { "enum": ["active", "paused", "archived"], "description": "paused: schedules do not fire. archived: hidden and not runnable." },
-            "published": { "type": "boolean", "description": "Offer it as a tool of its own, called workflow_NAME." },
+            "published": { "type": "boolean", "description": "Offer it as a tool of its own, whose arguments are the workflow's input. The answer says under which name, as `tool`." },
             "user_id": user_id(),
         })),
         required: &[],
@@ -126,8 +139,10 @@ pub fn update_spec() -> Spec {
 pub async fn update(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
     let At { it: workflow, revision } = guest.wanted_workflow(&mut arguments).await?;
     let before = guest.before(&workflow).await?;
+    let said = definition::said(&mut arguments, before.as_ref())?;
+    let (definition, place) = said.map_or((None, Place::Text), |said| (Some(said.written), said.place));
     let change = WorkflowChange {
-        definition: definition::written(&mut arguments, before.as_ref())?,
+        definition,
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,
         status: arguments.text(&["status"])?.as_deref().and_then(status),
@@ -135,7 +150,7 @@ pub async fn update(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Re
         alias: None,
     };
     let id = workflow.id.to_string();
-    let changed = guest.service.update_workflow(&id, change, Some(vec![revision])).await.map_err(trouble)?;
+    let changed = guest.service.update_workflow(&id, change, Some(vec![revision])).await.map_err(trouble_in(place))?;
     if changed.it.published || workflow.published {
         guest.tools_changed();
     }
@@ -216,6 +231,9 @@ async fn whole(guest: &Guest, at: At<Workflow>) -> Result<Given, Trouble> {
     let counters = [("total_runs", total), ("successful_runs", successful), ("failed_runs", failed)];
     shown.extend(counters.map(|(name, count)| (name.to_owned(), json!(count))));
     shown.insert("schedules".into(), json!(guest.schedules(at.it.id).await?));
+    if let Some(tool) = published::name(guest, &at.it).await? {
+        shown.insert("tool".into(), json!(tool));
+    }
     Ok(given(Value::Object(shown)))
 }
 
@@ -272,16 +290,35 @@ pub async fn list(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Resu
     Ok(given(json!({ "workflows": workflows, "next": next })))
 }
 
+/// The native format in short: who composes a workflow looks here first, and not every client shows resources.
+static VALIDATE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "Checks a workflow without keeping or starting it: a `definition` (any format), `executors`, or `nodes` and \
+         `edges`; or, with `id` alone, a workflow that is kept. Answers valid, the format that was recognised, branches, \
+         and each problem with its place, message and help: line and column of a text, a JSON pointer into the \
+         arguments of JSON. Use it before create_workflow when a definition is long, and repair what it names.\n\
+         Example: {{\"definition\": \"name: greet\\ninput: {{guest: string}}\\nagents: {{host: {{model: sim/any, \
+         instructions: Greet.}}}}\\nsteps: [{{id: hello, agent: host, prompt: 'Greet {{{{ input.guest }}}}'}}]\"}}\n\
+         The native format is YAML or JSON with `steps`, and perhaps {keys}. Steps run in the order written; where one \
+         has `needs`, each starts when what it needs has ended. Values are read as {{{{ input.NAME }}}} and \
+         {{{{ steps.ID.output }}}}, conditions are the same without braces. Any step may have {common}. A schema is \
+         JSON Schema or short: {{name: string, tags: [string], note?: string}}. The resource relais://format says more, \
+         relais://schema is its JSON Schema. The kinds of step, each with an example:\n{kinds}",
+        keys = listed(&guide::top_keys(), "steps"),
+        common = listed(&guide::step_keys(), ""),
+        kinds = guide::kinds(),
+    )
+});
+
+fn listed(keys: &[&str], but: &str) -> String {
+    keys.iter().filter(|key| **key != but).copied().collect::<Vec<_>>().join(", ")
+}
+
 pub fn validate_spec() -> Spec {
     Spec {
         name: "validate_workflow",
         title: "Check a workflow",
-        about: "Checks a workflow without keeping or starting it: a `definition` (any format), `executors`, or `nodes` \
-                and `edges`; or, with `id` alone, a workflow that is kept. Answers valid, the format that was \
-                recognised, branches, and each problem with line, column, message and help. Use it before \
-                create_workflow when a definition is long, and repair what it names.\n\
-                Example: {\"definition\": \"name: greet\\nagents: {host: {model: sim/any, instructions: Greet.}}\\nsteps: \
-                [{id: hello, agent: host, prompt: Greet the guest}]\"}",
+        about: &VALIDATE,
         takes: timed(json!({
             "id": text("A kept workflow: id, alias or name."),
             "workflowId": same_as("id"),
@@ -303,22 +340,18 @@ pub async fn validate(guest: &Guest, mut arguments: Arguments, _: &Attended) -> 
         Some(workflow) => guest.before(workflow).await?,
         None => None,
     };
-    let given_now = definition::written(&mut arguments, before.as_ref())?;
-    let kept_text = before.map(|before| relais_service::Written {
-        format: relais_service::Format::named(&before.format),
-        text: before.text,
-        lenient: false,
-    });
-    let Some(written) = given_now.or(kept_text) else {
+    let given_now = definition::said(&mut arguments, before.as_ref())?;
+    let Some(Said { written, place }) = given_now.or(before.map(Said::from)) else {
         let text = "Give what is to be checked: `definition`, `executors`, `nodes` and `edges`, or `id`";
         return Err(Trouble::Invalid(format!("{text} of a workflow that is not empty.")));
     };
     let report = guest.service.check_definition(written).await.map_err(trouble)?;
-    let text = if report.runs { String::new() } else { trouble::findings(&report.findings) };
-    Ok(Given { text, ..given(reported(report)) })
+    let told = || trouble::findings(&report.findings, |finding| place.of(finding));
+    let text = if report.runs { String::new() } else { told() };
+    Ok(Given { text, ..given(reported(report, place)) })
 }
 
-fn reported(report: Report) -> Value {
+fn reported(report: Report, place: Place) -> Value {
     let branches: Vec<&String> = report.parts.iter().filter_map(|part| part.branch.as_ref()).collect();
     let steps: Vec<&String> = report.parts.iter().flat_map(|part| &part.steps).map(|step| &step.id).collect();
     let mut content = json!({
@@ -328,7 +361,17 @@ fn reported(report: Report) -> Value {
         "steps": steps,
         "unverified_tools": report.unverified,
     });
-    let problems: Vec<crate::problem::Finding> = report.findings.into_iter().map(Into::into).collect();
-    content["problems"] = json!(problems);
+    content["problems"] = report.findings.into_iter().map(|finding| problem(finding, place)).collect();
     content
+}
+
+/// Lines and columns of a text that we made say nothing to who gave JSON.
+fn problem(finding: Finding, place: Place) -> Value {
+    let pointer = place.pointer(&finding);
+    let mut shown = json!(crate::problem::Finding::from(finding));
+    if let (Some(pointer), Some(fields)) = (pointer, shown.as_object_mut()) {
+        fields.retain(|name, _| ["severity", "message", "help"].contains(&name.as_str()));
+        fields.insert("pointer".into(), json!(pointer));
+    }
+    shown
 }

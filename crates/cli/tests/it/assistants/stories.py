@@ -185,6 +185,7 @@ async def a_person_is_asked(assistant):
     await assistant.look_around()
     own = next(tool for tool in assistant.tools.values() if "Refund" == tool.title)
     assert own.input_schema["required"] == ["order"] and "after a person" in own.description, own
+    assert made["tool"] == own.name == (await assistant.do("get workflow", {"id": "Refund"}))["tool"], made
     seen = []
 
     async def on_progress(done, total, message):

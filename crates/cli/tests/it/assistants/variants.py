@@ -1,6 +1,7 @@
 """Every name that an argument goes by, and every mistake that a model makes: `variants.py MODE TARGET`."""
 
 import json
+import re
 import sys
 
 import anyio
@@ -76,6 +77,16 @@ async def mistakes(assistant, workflow):
                 "serch_web")
     await check("create agent", {"name": "prompt", "model": "sim/any", "instructions": "y"}, "already")
     await check("create workflow", {"name": "x", "definition": "name: x\nsteps: [{id: a, agnet: b}]"}, "line 2", "agnet")
+    agnet = {"name": "x", "steps": [{"id": "a", "agnet": "b"}]}
+    await check("create workflow", {"name": "x", "definition": agnet}, "/definition/steps/0", "agnet")
+    await check("create workflow", {"name": "x", "nodes": [{"id": "a", "type": "agent", "config": {"agentId": "Nobody"}}]},
+                "/nodes/0", "Nobody")
+    executor = {"executor_id": "one", "model": "sim/any", "system_promt": "Go."}
+    await check("create workflow", {"name": "x", "executors": [executor]}, "/executors/0/system_promt", "system_prompt")
+    await check("create agent", {"name": "x", "model": "sim/any", "config": {"timeout": 5}}, "/config/timeout")
+    await check("create agent", {"name": "x", "model": 5, "config": {"budget": {"usd": "much"}}}, "`model`")
+    await check("create agent", {"name": "x", "model": "sim/any", "config": {"budget": {"usd": "much"}}}, "/config/budget/usd")
+    await check("create agent", {"name": "x", "model": "sim/any", "output_schema": {"a": "strng"}}, "/output_schema", "string")
     await check("create workflow", {"name": "x", "executors": [], "nodes": []}, "in one way")
     await check("create workflow", {"name": "x", "schedule_type": "recurring"}, "needs `cron_expression`")
     await check("create workflow", {"name": "x", "schedule_type": "recurring", "cron_expression": "@daily"},
@@ -90,10 +101,48 @@ async def mistakes(assistant, workflow):
     await check("validate workflow", {}, "Give what is to be checked")
     checked = await assistant.do("validate workflow", {"definition": "name: x\nsteps: [{id: a, agnet: b}]"})
     assert not checked["valid"] and checked["problems"][0]["line"] == 2, checked
+    checked = await assistant.do("validate workflow", {"definition": agnet})
+    assert checked["problems"][0]["pointer"].startswith("/definition/steps/0") and "line" not in checked["problems"][0], checked
     result = await assistant.client.call_tool("get_run", {"idd": "x"})
     assert result.is_error and "did you mean `id`?" in result.content[0].text, result
     result = await assistant.client.call_tool("get_runs", {})
     assert result.is_error and "did you mean `get_run`?" in result.content[0].text, result
+
+
+async def what_descriptions_say_is_so(assistant):
+    described = assistant.tool("create", "agent").input_schema["properties"]["config"]["description"]
+    advertised = re.findall(r"(\w+) \(", described)
+    values = {"max_turns": 3, "output_retries": 1, "budget": {"usd": 1}, "max_tokens": 50, "temperature": 1,
+              "result_mark": False}
+    assert set(values) <= set(advertised) and "timeout" not in advertised, described
+    config = {name: values[name] for name in advertised if name in values}
+    await assistant.do("create agent", {"name": "Limited", "model": "sim/any", "instructions": "Go.", "config": config})
+    validate = assistant.tool("validate", "workflow").description
+    example = json.loads(re.search(r"Example: (.*)", validate).group(1))
+    assert (await assistant.do("validate workflow", example))["valid"]
+    kinds = re.findall(r"^- (\w+): .*?(\{id: .*)$", validate, re.MULTILINE)
+    assert {"agent", "if", "for_each", "repeat", "ask", "goto"} <= {kind for kind, _ in kinds}, kinds
+    wait = dict(kinds)["wait"]
+    assert (await assistant.do("validate workflow", {"definition": "steps:\n- " + wait}))["valid"], wait
+    listed = [str(found.uri) for found in (await assistant.client.list_resources()).resources]
+    simulated = await assistant.do("create workflow", {"name": "Needy", "definition": {
+        "input": {"topic": "string"}, "steps": [{"id": "say", "set": {"topic": "{{ input.topic }}"}}]}})
+    why = await assistant.refused("run workflow", {"workflow_id": an_id(simulated)})
+    assert "`topic` (a text)" in why, why
+    run = await assistant.do("run workflow", {"workflow_id": an_id(simulated), "simulate": True})
+    assert run["status"] == "completed" and run["made_up"] == ["input.topic"], run
+    asks = {"name": "asks", "steps": [{"id": "approve", "ask": {"question": "Go on?", "approve": True}}]}
+    asks = an_id(await assistant.do("create workflow", {"name": "Asks", "definition": asks}))
+    example = json.loads(re.search(r"Example: (.*)", assistant.tool("answer", "run").description).group(1))
+    for answer in (example["answer"], "yes"):
+        run = await assistant.do("run workflow", {"workflow_id": asks})
+        assert run["status"] == "waiting" and run["questions"][0]["step"] == example["step"], run
+        why = await assistant.refused("answer run", {**example, "run_id": run["run_id"], "answer": "perhaps"})
+        assert "must be yes or no" in why, why
+        run = await assistant.do("answer run", {**example, "run_id": run["run_id"], "answer": answer})
+        assert run["status"] == "completed" and run["output"] is True, run
+    for uri, part in [("relais://format", "### for_each"), ("relais://schema", "for_each_step")]:
+        assert uri in listed and part in (await assistant.client.read_resource(uri)).contents[0].text, uri
 
 
 async def tools_for_agents(assistant):
@@ -129,6 +178,7 @@ async def main():
             await users(assistant, workflow)
             await as_models_write_it(assistant)
             await mistakes(assistant, workflow)
+            await what_descriptions_say_is_so(assistant)
             await tools_for_agents(assistant)
             await a_cancelled_call_leaves_the_run(assistant)
 
