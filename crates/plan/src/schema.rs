@@ -795,6 +795,6 @@ Received data:
             }
         }
         let named = Schema::written(&json!({"page_summary": "str"})).unwrap().sample(3);
-        assert!(named["page_summary"].as_str().unwrap().starts_with("page summary "), "{named}");
+        assert!(named["page_summary"].as_str().unwrap().starts_with("This is a simulated page summary: "), "{named}");
     }
 }
