@@ -3,9 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr};
-use std::time::Duration;
 
-use relais_testkit::Behaviour;
+use relais_testkit::{Behaviour, Gate};
 
 use crate::support::{Ended, Home, LIMIT, ONE_CALL, QUESTION, kill};
 
@@ -75,15 +74,13 @@ fn orphan(home: &Home) {
     child.wait_with_output().unwrap();
 }
 
-/// Long enough to look at a server on its way out, also on a slow machine.
-const LATE: Duration = Duration::from_secs(3);
-
 // keeps E-40
 #[test]
 fn after_sigterm_what_is_going_may_end() {
     let home = Home::new(ONE_CALL);
     orphan(&home);
-    home.server.push(Behaviour::say("late").after(LATE));
+    let gate = Gate::default();
+    home.server.push(Behaviour::say("late").behind(&gate));
     let mut server = Server::start(&home, &[]);
     assert!(home.server.wait_for(2, LIMIT), "the orphan was taken up");
     assert_eq!(server.get("/readyz").0, 200);
@@ -95,6 +92,7 @@ fn after_sigterm_what_is_going_may_end() {
     let url = format!("http://{}", server.address);
     home.relais(&["run", "flow.yaml", "--server", &url]).expect(1).says("shutting down");
     home.relais(&["runs", "--server", &url]).expect(0);
+    gate.open();
     server.ended().expect(0);
     assert_eq!(home.runs()[0]["status"], "completed");
 }
