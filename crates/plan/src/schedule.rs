@@ -119,7 +119,10 @@ impl Schedule {
             Rule::Clock(pattern) => {
                 let after = Timestamp::from_millisecond(after_ms.max(Timestamp::MIN.as_millisecond() + 1)).ok()?;
                 let reading = pattern.next(zone::reading_after(&self.zone, after)?)?;
-                zone::turn(&self.zone, reading).map(Timestamp::as_millisecond)
+                let turn = zone::turn(&self.zone, reading)?;
+                let again = || zone::again(&self.zone, after, turn, |from| pattern.next(from));
+                let repeated = if pattern.is_hourly() { again() } else { None };
+                Some(repeated.map_or(turn, |repeated| repeated.min(turn)).as_millisecond())
             }
             Rule::AfterRun => None,
         }

@@ -16,7 +16,7 @@ use crate::model::Live;
 use crate::models::{self, Models};
 use crate::patience::Patience;
 use crate::prepare::Prepared;
-use crate::tool::{Returned, RunFiles, SavedArtifact, ToolCall, ToolSpec};
+use crate::tool::{Noticeboard, Returned, RunFiles, SavedArtifact, ToolCall, ToolSpec};
 use crate::tools::{CALL_TIMEOUT, CallLimits};
 
 /// Tool calls at once in one process; more wait their turn.
@@ -33,6 +33,8 @@ pub struct Performer {
     /// The folder below which each run has its own.
     pub workspaces: PathBuf,
     pub simulation: Option<Arc<dyn Simulation>>,
+    /// Where `send_message` lists what is for people.
+    pub notices: Option<Arc<dyn Noticeboard>>,
     live: broadcast::Sender<LiveText>,
     tool_slots: Semaphore,
 }
@@ -69,7 +71,7 @@ impl Performer {
         let (live, _) = broadcast::channel(LIVE_BACKLOG);
         let tool_slots = Semaphore::new(TOOLS_AT_ONCE);
         let patience = Arc::default();
-        Performer { store, patience, models, governors, workspaces, simulation: None, live, tool_slots }
+        Performer { store, patience, models, governors, workspaces, simulation: None, notices: None, live, tool_slots }
     }
 
     pub fn live(&self) -> broadcast::Receiver<LiveText> {
@@ -94,8 +96,8 @@ impl Performer {
             JobWork::Model(request) => Box::pin(self.call_model(prepared, run, node, &key, &mode, request)).await,
             JobWork::Tool { tool, arguments, effect, artifacts } => {
                 let workspace = self.workspace(run, &mode).into();
-                let files =
-                    RunFiles { run, workspace, store: self.store.clone(), patience: self.patience.clone(), artifacts };
+                let (store, patience, notices) = (self.store.clone(), self.patience.clone(), self.notices.clone());
+                let files = RunFiles { run, workspace, store, patience, notices, artifacts };
                 let call = Calling { tool: &tool, arguments: &arguments, effect, key: &key };
                 self.call_tool(prepared, &mode, call, files).await
             }

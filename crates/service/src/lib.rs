@@ -132,6 +132,11 @@ impl Service {
         let governors = models::governors(&config.settings);
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
         performer.simulation = Some(Arc::new(definitions::simulated::SimulatedTools));
+        performer.notices = Some(Arc::new(feed::notifications::posted::Board {
+            store: store.clone(),
+            clock: clock.clone(),
+            patience: performer.patience.clone(),
+        }));
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         let user = config.user.as_str().into();
         let follows = Arc::new(runs::follow::Follows::new());

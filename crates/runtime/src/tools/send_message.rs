@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::Effect;
-use relais_store::{Document, DocumentKey};
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,12 +16,12 @@ use crate::mask::Secrets;
 use crate::model::BoxFuture;
 use crate::process::{self, Bounds, Program};
 use crate::settings::Channel;
-use crate::tool::{Returned, Tool, ToolCall, ToolSpec};
+use crate::tool::{Notice, Returned, Tool, ToolCall, ToolSpec};
 
-/// The channel that needs no settings: documents of the kind `notification` in the store.
+/// The channel that needs no settings: the list that `relais notifications` and the API show.
 pub const NOTIFICATIONS: &str = "notifications";
-/// Kind of the documents that make up the notification list.
-pub const NOTIFICATION_KIND: &str = "notification";
+/// What a notice without a title is called.
+const UNTITLED: &str = "Message";
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(30);
 const COMMAND_BOUNDS: Bounds = Bounds { time: Duration::from_secs(60), output_bytes: 64 * 1024 };
 /// Of a failed command's words.
@@ -57,7 +56,7 @@ impl SendMessage {
             Some(Channel { webhook: Some(url), .. }) => self.post(url, &message, call.key).await?,
             Some(Channel { command: Some(words), .. }) => self.run(words, &message).await?,
             Some(_) => return Err(self.unusable(&given.channel)),
-            None if given.channel == NOTIFICATIONS => note(&call, message).await?,
+            None if given.channel == NOTIFICATIONS => note(&call, &given).await?,
             None => return Err(self.unknown(&given.channel)),
         }
         Ok(Returned { value: json!({"sent": true, "channel": given.channel}), ..Returned::default() })
@@ -129,13 +128,18 @@ fn message(given: &Arguments, call: &ToolCall<'_>) -> Value {
     })
 }
 
-/// Named by the key, so that a repeated call leaves one notification.
-async fn note(call: &ToolCall<'_>, body: Value) -> Result<(), Failure> {
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |past| past.as_millis() as i64);
-    let key = DocumentKey { kind: NOTIFICATION_KIND.into(), owner: String::new(), name: call.key.to_owned() };
-    let (run, document) = (call.run, Document { key, version: 1, at, body });
-    let stored = run.patience.outlast(|| run.store.put_document(document.clone())).await;
-    stored.map_err(|error| Failure::new(ErrorKind::Internal, format!("the notification cannot be stored: {error}")))
+/// Named by the key, so that a repeated call leaves one notice.
+async fn note(call: &ToolCall<'_>, given: &Arguments) -> Result<(), Failure> {
+    let Some(notices) = &call.run.notices else {
+        return Err(Failure::new(ErrorKind::Config, "no list of notifications is kept here; configure a channel"));
+    };
+    let title = if given.title.is_empty() { UNTITLED } else { &given.title };
+    let text = match &given.data {
+        Value::Null => given.text.clone(),
+        data => format!("{}\n{data}", given.text),
+    };
+    let posted = notices.post(Notice { run: call.run.run, key: call.key, title, text: &text }).await;
+    posted.map_err(|error| Failure::new(ErrorKind::Internal, format!("the notification cannot be kept: {error}")))
 }
 
 /// A command that was started may have done its work before it was stopped.
@@ -183,8 +187,11 @@ fn spec(channels: &BTreeMap<String, Channel>) -> ToolSpec {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::settings::HttpSettings;
+    use crate::tool::Noticeboard;
     use crate::tools::testing::{Bench, KEY, Peer};
 
     fn tool(channels: &[(&str, Channel)]) -> SendMessage {
@@ -197,19 +204,29 @@ mod tests {
         Channel { command: Some(vec!["/bin/sh".into(), "-c".into(), script.into()]), webhook: None }
     }
 
+    /// What was posted, by key.
+    #[derive(Default)]
+    struct Board(Mutex<BTreeMap<String, (String, String)>>);
+
+    impl Noticeboard for Board {
+        fn post<'a>(&'a self, notice: Notice<'a>) -> BoxFuture<'a, Result<(), String>> {
+            let told = (notice.title.to_owned(), notice.text.to_owned());
+            self.0.lock().unwrap().insert(notice.key.to_owned(), told);
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
     #[tokio::test]
     async fn keeps_one_notification_per_key() {
-        let bench = Bench::new();
-        let tool = tool(&[]);
+        let (mut bench, board, tool) = (Bench::new(), Arc::new(Board::default()), tool(&[]));
+        let message = json!({"channel": "notifications", "text": "hi", "data": [1]});
+        bench.check_fails(&tool, message.clone(), "no list of notifications is kept here").await;
+        bench.run.notices = Some(board.clone());
         for _ in 0..2 {
-            bench.call(&tool, json!({"channel": "notifications", "text": "hi", "data": [1]})).await.unwrap();
+            bench.call(&tool, message.clone()).await.unwrap();
         }
-        let kept = bench.documents();
-        assert_eq!(kept.len(), 1);
-        assert_eq!(
-            (kept[0].key.name.as_str(), &kept[0].body["text"], &kept[0].body["data"]),
-            (KEY, &json!("hi"), &json!([1]))
-        );
+        let kept = board.0.lock().unwrap().clone();
+        assert_eq!(kept, BTreeMap::from([(KEY.to_owned(), ("Message".to_owned(), "hi\n[1]".to_owned()))]));
         assert_eq!(tool.effect(&json!({"channel": "notifications"})), Effect::Idempotent);
         assert_eq!(tool.effect(&json!({"channel": "x"})), Effect::Once);
         bench.check_fails(&tool, json!({"channel": "x", "text": "hi"}), "there are: notifications").await;

@@ -1,9 +1,10 @@
-//! What people are told of ended runs: the list that everyone has, and what is sent to channels (`deliveries`).
+//! What people are told of ended runs, and by runs (`posted`): the list that everyone has, and what is sent to channels (`deliveries`).
 //!
 //! Written by the feed in the change that takes note of an end, so each end is told exactly once here, and at least
 //! once outside.
 
 pub(crate) mod deliveries;
+pub(crate) mod posted;
 
 use relais_engine::{Millis, RunId, RunStatus, Summary};
 use relais_plan::{Notify, time};
@@ -37,7 +38,7 @@ pub struct Notification {
     /// Holds its time: the newest is the highest.
     pub id: Uuid,
     pub at: Millis,
-    /// `run.completed`, `run.failed`.
+    /// `run.completed`, `run.failed`, or `run.message` where a run itself has something to say.
     pub kind: String,
     pub title: String,
     pub text: String,
@@ -184,7 +185,7 @@ impl Service {
 
     /// Removes what nobody will look at any more.
     pub(crate) async fn forget_old(&self) -> Result<(), Error> {
-        for kind in [Notification::KIND, Delivery::KIND] {
+        for kind in [Notification::KIND, Delivery::KIND, posted::Posted::KIND] {
             self.forget_old_of(kind).await?;
         }
         self.forget_gone_triggers().await
