@@ -382,12 +382,14 @@ impl<'a> Loop<'a> {
             let there = if names.is_empty() { "there are none yet".to_owned() } else { names.join(", ") };
             Mark::Wrong(format!("there is no artifact `{name}`; artifacts: {there}"))
         })?;
-        let chosen = match version.or_else(|| self.own_version(name)) {
-            Some(number) => versions.get((number as usize).wrapping_sub(1)),
-            None => versions.last(),
+        let first = self.step.ctx.program.first_version(self.step.node);
+        let chosen = match (version, self.own_version(name)) {
+            (Some(number), _) => (number as usize).checked_sub(first).and_then(|place| versions.get(place)),
+            (None, Some(own)) => versions.get(own),
+            (None, None) => versions.last(),
         };
-        let there = versions.len();
-        let missing = || Mark::Wrong(format!("artifact `{name}` has no such version; it has 1 to {there}"));
+        let last = (first + versions.len()).saturating_sub(1);
+        let missing = || Mark::Wrong(format!("artifact `{name}` has no such version; it has {first} to {last}"));
         let artifact = chosen.ok_or_else(missing)?;
         if !artifact.media_type.contains("json") {
             return Err(Mark::Wrong(format!(
@@ -399,12 +401,11 @@ impl<'a> Loop<'a> {
         loaded.cloned().ok_or_else(|| Mark::Load(artifact.blob.hash.clone()))
     }
 
-    /// The latest version of an artifact that this very step has saved: where several run at once under one name, each
-    /// means its own.
-    fn own_version(&self, name: &str) -> Option<u32> {
+    /// The latest version of an artifact that this very step has saved, by its place among all: where several run at
+    /// once under one name, each means its own.
+    fn own_version(&self, name: &str) -> Option<usize> {
         let own = (self.step.scope, self.step.node);
-        let last = self.step.run.savers.get(name)?.iter().rposition(|saver| *saver == own)?;
-        u32::try_from(last + 1).ok()
+        self.step.run.savers.get(name)?.iter().rposition(|saver| *saver == own)
     }
 
     /// `load_artifact` without a version means the step's own, too, if another step has saved one since.
@@ -412,10 +413,10 @@ impl<'a> Loop<'a> {
         let name = arguments.get("name").and_then(Value::as_str).filter(|_| tool == "load_artifact");
         let own = name.and_then(|name| Some((self.own_version(name)?, self.step.run.artifacts.get(name)?.len())));
         if let Some((own, count)) = own
-            && own as usize != count
+            && own + 1 != count
             && arguments.get("version").is_none()
         {
-            arguments["version"] = json!(own);
+            arguments["version"] = json!(own + self.step.ctx.program.first_version(self.step.node));
         }
         arguments
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use relais_plan::{Budget, Effect, NodeId, Op, Plan, RegionId, Task, ToolRule, Until};
+use relais_plan::{Agent, Budget, Effect, NodeId, Op, Plan, RegionId, Task, ToolRule, Until};
 
 pub struct Program {
     pub plan: Arc<Plan>,
@@ -39,15 +39,26 @@ impl Program {
 
     /// The budgets that bound a node: its own and, for an agent step, the agent's.
     pub fn budgets(&self, node: NodeId) -> impl Iterator<Item = Budget> {
-        let node = self.plan.node(node);
-        let agent = match &node.op {
+        let agent = self.agent(node).map(|agent| agent.budget);
+        [Some(self.plan.node(node).budget), agent].into_iter().flatten().filter(|b| !b.is_empty())
+    }
+
+    /// The agent that works at a node.
+    fn agent(&self, node: NodeId) -> Option<&Agent> {
+        match &self.plan.node(node).op {
             Op::Call(call) => match &call.task {
-                Task::Agent { agent, .. } => self.plan.agents.get(agent).map(|a| a.budget),
+                Task::Agent { agent, .. } => self.plan.agents.get(agent),
                 Task::Tool { .. } | Task::Workflow { .. } => None,
             },
             Op::Choose { .. } | Op::Fan(_) | Op::Each(_) | Op::Wait(_) | Op::End { .. } => None,
-        };
-        [Some(node.budget), agent].into_iter().flatten().filter(|b| !b.is_empty())
+        }
+    }
+
+    /// The number of an artifact's first version at a node. Where results are marked, versions count from 0, as they do
+    /// where such marks come from; elsewhere from 1.
+    pub fn first_version(&self, node: NodeId) -> usize {
+        let is_marked = self.agent(node).is_some_and(|agent| agent.result_mark);
+        if is_marked { 0 } else { 1 }
     }
 
     /// Is `inner` the block `outer` or inside it (within one region)?

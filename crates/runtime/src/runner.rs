@@ -9,6 +9,7 @@ use std::time::Duration;
 use relais_engine::*;
 use relais_plan::{LargeValues, NodeId};
 use relais_store::{Batch, Error, Row};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -643,7 +644,7 @@ impl Runner {
                 tool: tool.clone(),
                 arguments: arguments.clone(),
                 effect: *effect,
-                artifacts: latest(run),
+                artifacts: artifacts(run, prepared.program.first_version(owed.node), arguments),
             },
             Command::StartRun(start) => {
                 let (opened, again) = (child(run, id, start), !start.paid.is_zero());
@@ -772,11 +773,21 @@ impl Pulse {
     }
 }
 
-fn latest(run: &Run) -> Vec<(String, u32, Artifact)> {
-    let newest = |(name, versions): (&String, &Vec<Artifact>)| {
-        versions.last().map(|artifact| (name.clone(), versions.len() as u32, artifact.clone()))
-    };
-    run.artifacts.iter().filter_map(newest).collect()
+/// What a tool may read: the newest version of every artifact, and the one that the call names.
+fn artifacts(run: &Run, first: usize, arguments: &Value) -> Vec<(String, u32, Artifact)> {
+    let asked = (arguments["name"].as_str(), arguments["version"].as_u64());
+    let mut shown = Vec::with_capacity(run.artifacts.len());
+    for (name, versions) in &run.artifacts {
+        let numbered = versions.iter().enumerate().map(|(place, artifact)| (place + first, artifact));
+        let is_shown =
+            |number: usize| number + 1 == versions.len() + first || asked == (Some(name.as_str()), Some(number as u64));
+        shown.extend(
+            numbered
+                .filter(|(number, _)| is_shown(*number))
+                .map(|(number, artifact)| (name.clone(), number as u32, artifact.clone())),
+        );
+    }
+    shown
 }
 
 fn child(run: &Run, command: CommandId, start: &StartRun) -> Opened {
