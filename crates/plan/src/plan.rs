@@ -620,11 +620,14 @@ pub struct McpServer {
     /// Names of secrets or variables given to the process: `{TOKEN: "${SHOP_TOKEN}"}`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
-    /// Streamable HTTP.
+    /// Streamable HTTP, or the HTTP transport before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,
+    /// How long it may take to begin to talk, and to list its tools; only the configuration says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_timeout_s: Option<u64>,
     /// Named by a text of the network: its address obeys the rules of `http_request`. Part of the plan, because the
     /// plan is what runs, also after a restart.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
