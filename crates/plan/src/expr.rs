@@ -538,6 +538,13 @@ pub(crate) mod tests {
     fn mistakes_are_problems_in_their_place() {
         for (source, marked, message, help) in [
             ("stpes.x > 1", "stpes.x", "unknown name `stpes`", "did you mean `steps`?"),
+            (
+                "draft.output.price > 1",
+                "draft.output.price",
+                "unknown name `draft`",
+                "did you mean `steps.draft.output`?",
+            ),
+            ("inptu.output", "inptu.output", "unknown name `inptu`", "did you mean `steps.inptu.output`?"),
             ("input.n > bananas", "bananas", "unknown name `bananas`", "names are: input"),
             ("steps", "steps", "needs the id", "steps['ID']"),
             ("steps[input.n].output", "input.n", "constant id", "steps.ID.output"),

@@ -21,6 +21,10 @@ pub trait World {
     fn tools(&self) -> Option<Vec<(String, serde_json::Value)>>;
     /// MCP servers that the configuration names. Their tools may be unknown until somebody asks them.
     fn servers(&self) -> Vec<String>;
+    /// Agents that are kept outside the file and that it may name.
+    fn agents(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Dollars per token are known for this model (needed where there is a USD budget).
     fn price_known(&self, model: &str) -> bool;
 }

@@ -27,6 +27,10 @@ impl World for Known {
         vec!["post".to_owned()]
     }
 
+    fn agents(&self) -> Vec<String> {
+        vec!["kept_elsewhere".to_owned()]
+    }
+
     fn price_known(&self, model: &str) -> bool {
         model == "openai/gpt-4o-mini"
     }
@@ -364,7 +368,10 @@ fn agents() {
     expect(file("writer"), &[]);
     let unused = "warning: agent `writer` is not used by any step";
     expect(file("writre"), &[unused, "error: no agent is called `writre` | did you mean `writer`?"]);
-    expect(file("painter_of_walls"), &[unused, "error: no agent is called `painter_of_walls` | agents are: `writer`"]);
+    let all = "error: no agent is called `painter_of_walls` | agents are: `writer`, `kept_elsewhere`";
+    expect(file("painter_of_walls"), &[unused, all]);
+    let near = "error: no agent is called `kept_elsewere` | did you mean `kept_elsewhere`?";
+    expect(file("kept_elsewere"), &[unused, near]);
 }
 
 #[test]

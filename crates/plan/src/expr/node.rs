@@ -377,14 +377,14 @@ impl<'r> Lowering<'r> {
         }
         let (root, below) = match name {
             "steps" => self.step(segments, place)?,
-            _ => (self.root(name, place)?, segments),
+            _ => (self.root(name, &segments, place)?, segments),
         };
         self.refs.push((root.clone(), below.clone()));
         self.places.push(self.place(place));
         Ok(Node::Path(root, below))
     }
 
-    fn root(&self, name: &str, place: Place) -> Result<Root, Flaw> {
+    fn root(&self, name: &str, segments: &[Segment], place: Place) -> Result<Root, Flaw> {
         Ok(match name {
             "input" => Root::Input,
             "trigger" => Root::Trigger,
@@ -400,9 +400,16 @@ impl<'r> Lowering<'r> {
             "event" => Root::Event,
             _ => {
                 let mut flaw = self.flaw(place, format!("unknown name `{name}`"));
-                flaw.help = Some(match nearest(name, ROOTS) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("names are: {}; text needs quotes, and a key with `-` is ['…']", ROOTS.join(", ")),
+                let of_step = match segments.first() {
+                    Some(Segment::Key(part)) => Part::named(part).map(|_| part),
+                    _ => None,
+                };
+                flaw.help = Some(match (of_step, nearest(name, ROOTS)) {
+                    (Some(part), _) => format!("did you mean `steps.{name}.{part}`?"),
+                    (None, Some(near)) => format!("did you mean `{near}`?"),
+                    (None, None) => {
+                        format!("names are: {}; text needs quotes, and a key with `-` is ['…']", ROOTS.join(", "))
+                    }
                 });
                 return Err(flaw);
             }
