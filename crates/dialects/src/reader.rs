@@ -19,6 +19,11 @@ pub(crate) trait Workflows {
     fn agent(&self, _name: &str) -> Option<Value> {
         None
     }
+
+    /// The models that the configuration has for a name.
+    fn models(&self, _name: &str) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// For what stands by itself and calls no workflows: an agent, a step, a trigger.
@@ -46,6 +51,8 @@ pub(crate) struct Reader<'w> {
     pub unfinished: Problems,
     /// A step is read by itself: what it reads of others is given to the run (format `steps`).
     pub alone: Option<steps::Needs>,
+    /// The file was written by a program (format `steps`): a field that nobody knows is told and does no harm.
+    pub is_export: bool,
     searches: u32,
 }
 
@@ -64,6 +71,7 @@ impl<'w> Reader<'w> {
             problems: Vec::new(),
             unfinished: Vec::new(),
             alone: None,
+            is_export: false,
             searches: MAX_SEARCHES,
         }
     }

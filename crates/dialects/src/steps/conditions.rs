@@ -64,7 +64,7 @@ impl Reader<'_> {
     }
 
     fn stop_condition(&mut self, node: &Node, at: &At<'_, '_>) -> Option<Condition> {
-        let fields = self.map(node, "a condition", CONDITION, EXAMPLE)?;
+        let fields = self.steps_map(node, "a condition", CONDITION, EXAMPLE)?;
         let step = self.condition_field(&fields, "step_definition_uuid");
         let path = self.condition_field(&fields, "extraction_json_path");
         let operator = self.condition_field(&fields, "operator");
