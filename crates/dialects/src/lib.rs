@@ -28,7 +28,7 @@ use relais_plan::step::Workflow;
 use relais_plan::{Plan, Problem, Problems, Source, Span};
 use serde_json::Value;
 
-use dag::expand::{self, Expansion};
+use dag::expand::{self, Expansion, Resolved};
 use reader::Reader;
 use yaml::Node;
 
@@ -63,6 +63,16 @@ pub trait Loader {
     /// An agent that a workflow names and does not declare, in the words of the native format.
     fn agent(&self, _name: &str) -> Option<Value> {
         None
+    }
+
+    /// The names of all agents that it could bring.
+    fn agents(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The models, in fallback order, that the configuration has for a name (`model_provider: [planning]`).
+    fn models(&self, _name: &str) -> Vec<String> {
+        Vec::new()
     }
 
     /// The texts come over the network: the MCP servers that they name are called under guard.
@@ -127,9 +137,13 @@ pub fn convert(source: &Source, loader: &dyn Loader, options: &Options) -> Resul
 /// A file as its reader finds it.
 struct Parsed {
     format: Format,
-    root: Node,
-    /// None: the tree is that of the text as it was written.
-    expansion: Option<Expansion>,
+    tree: Tree,
+}
+
+enum Tree {
+    /// That of the text as it was written.
+    Written(Node),
+    Expanded(Expansion, Resolved),
 }
 
 fn format_of(root: &Node, options: &Options) -> Result<Format, Problems> {
@@ -205,23 +219,42 @@ impl<'l> Reading<'l> {
     }
 
     fn workflow(&mut self, source: &Source, options: &Options) -> Read {
-        let Parsed { format, root, expansion } = match self.parse(source, options) {
+        let Parsed { format, tree } = match self.parse(source, options) {
             Ok(parsed) => parsed,
             Err(problems) => {
                 let format = options.format.unwrap_or(Format::Native);
                 return Read { format, branches: Vec::new(), workflow: None, problems };
             }
         };
-        let branches = branches(format, &root);
-        let Some(expansion) = expansion else {
-            let (workflow, problems) = self.tree(format, &root, source, options);
-            return Read { format, branches, workflow: Some(workflow), problems };
+        let (branches, (workflow, problems)) = match tree {
+            Tree::Written(root) => (branches(format, &root), self.tree(format, &root, source, options)),
+            Tree::Expanded(expansion, resolved) => {
+                let branches = branches(format, &resolved.root);
+                (branches, self.expanded_tree(format, &expansion, resolved, source, options))
+            }
         };
-        // Problems say the line of an included file; a plan knows only the outermost one.
-        let located = expansion.has_files().then(|| self.tree(format, &root, source, options).1);
-        let (workflow, problems) = self.tree(format, &expansion.mapped(root), source, options);
-        let problems = located.map_or(problems, |problems| expansion.located(problems));
         Read { format, branches, workflow: Some(workflow), problems }
+    }
+
+    fn expanded_tree(
+        &mut self,
+        format: Format,
+        expansion: &Expansion,
+        resolved: Resolved,
+        source: &Source,
+        options: &Options,
+    ) -> (Workflow, Problems) {
+        // Problems say the line of an included file; a plan knows only the outermost one.
+        let located = expansion.has_files().then(|| {
+            let found = self.tree(format, &resolved.root, source, options).1;
+            expansion.located(resolved.sound(found))
+        });
+        let resolved = resolved.mapped(expansion);
+        let (workflow, found) = self.tree(format, &resolved.root, source, options);
+        let found = located.unwrap_or_else(|| resolved.sound(found));
+        let mut problems = resolved.problems;
+        problems.extend(found);
+        (workflow, problems)
     }
 
     fn tree(&mut self, format: Format, root: &Node, source: &Source, options: &Options) -> (Workflow, Problems) {
@@ -250,15 +283,15 @@ impl<'l> Reading<'l> {
         let root = if chain::is_python(&source.text) { chain::python(source)? } else { yaml::parse(source)? };
         match format_of(&root, options)? {
             Format::Dag if is_needed => self.expanded(source, options),
-            format => Ok(Parsed { format, root, expansion: None }),
+            format => Ok(Parsed { format, tree: Tree::Written(root) }),
         }
     }
 
     fn expanded(&self, source: &Source, options: &Options) -> Result<Parsed, Problems> {
         let expansion = expand::expand(source, self.loader)?;
-        let root = expansion.parse(self.loader)?;
-        let format = format_of(&root, options).map_err(|problems| expansion.located(problems))?;
-        Ok(Parsed { format, root, expansion: Some(expansion) })
+        let resolved = expansion.parse(self.loader)?;
+        let format = format_of(&resolved.root, options).map_err(|problems| expansion.located(problems))?;
+        Ok(Parsed { format, tree: Tree::Expanded(expansion, resolved) })
     }
 
     fn file(&mut self, source: &Source, branch: Option<String>) -> (Option<Plan>, Problems) {
@@ -368,6 +401,10 @@ impl reader::Workflows for Reading<'_> {
 
     fn agent(&self, name: &str) -> Option<Value> {
         self.loader.agent(name)
+    }
+
+    fn models(&self, name: &str) -> Vec<String> {
+        self.loader.models(name)
     }
 }
 

@@ -20,6 +20,7 @@ mod policies;
 mod steps;
 mod triggers;
 
+pub(crate) use agents::server_name;
 pub(crate) use kinds::DEFAULT_MAX;
 pub(crate) use steps::article;
 pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;

@@ -15,6 +15,8 @@ pub struct Settings {
     pub providers: BTreeMap<String, Provider>,
     /// Prices and context sizes that add to or replace the built-in table, by `provider/model`.
     pub models: BTreeMap<String, ModelSettings>,
+    /// What files may call models (`model_provider: [planning]`), and which they are.
+    pub model_names: BTreeMap<String, Named>,
     pub mcp: BTreeMap<String, McpServer>,
     pub tools: ToolSettings,
     /// Name to value or `${VARIABLE}`; given to tools by name, shown nowhere.
@@ -31,6 +33,23 @@ pub struct Settings {
     pub database: Option<String>,
     pub retention: Retention,
     pub telemetry: Telemetry,
+}
+
+/// A model, or several in fallback order.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "a model as `provider/model`, or a list of them")]
+pub enum Named {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Named {
+    pub fn models(&self) -> Vec<String> {
+        match self {
+            Named::One(model) => vec![model.clone()],
+            Named::Several(models) => models.clone(),
+        }
+    }
 }
 
 /// How long a server keeps runs that have ended. What is not said stays for ever.

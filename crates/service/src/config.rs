@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use relais_runtime::settings::Settings;
+use relais_runtime::settings::{Named, Settings};
 use toml::de::{DeTable, DeValue};
 
 use crate::Error;
@@ -88,6 +88,11 @@ impl Config {
             Some(_) | None => Some(next),
         });
         best.map_or_else(|| format!("{FILE}: {}", mistake.message), |(_, text)| text)
+    }
+
+    /// The models that files mean by a name, in fallback order; none if it is not configured.
+    pub fn models_named(&self, name: &str) -> Vec<String> {
+        self.settings.model_names.get(name).map(Named::models).unwrap_or_default()
     }
 
     pub fn workspaces(&self) -> PathBuf {

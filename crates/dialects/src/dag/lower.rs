@@ -412,8 +412,9 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
             }
         }
         let input = Some(self.input(number));
+        let input_schema = self.overridden(number, "input_schema_override");
         let task = Task::Workflow { workflow, plan };
-        Kind::Call(Box::new(Call { input, ..Call::new(task) }))
+        Kind::Call(Box::new(Call { input, input_schema, ..Call::new(task) }))
     }
 
     fn agent(&mut self, number: usize) -> Kind {
@@ -429,7 +430,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
 
     /// The persona at this node: the same model and tools, the node's own prompt and schemas.
     fn agent_of(&mut self, number: usize, given: Option<&Template>) -> Agent {
-        let Persona { description, instruction, models, temperature, max_tokens, mut tools, input, output } =
+        let Persona { description, instruction, models, temperature, max_tokens, max_turns, mut tools, input, output } =
             self.persona(number);
         for tool in ARTIFACT_TOOLS {
             if !tools.iter().any(|known| known == tool) {
@@ -461,6 +462,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
             output,
             temperature,
             max_tokens,
+            max_turns: max_turns.unwrap_or(Agent::default().max_turns),
             output_retries: CORRECTIONS,
             result_mark: true,
             span: part.span,

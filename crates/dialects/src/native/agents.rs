@@ -144,7 +144,7 @@ impl Reader<'_> {
     }
 
     /// Names with text values; a secret is named, never written.
-    fn settings(&mut self, field: Field<'_>) -> IndexMap<String, String> {
+    pub(crate) fn settings(&mut self, field: Field<'_>) -> IndexMap<String, String> {
         let example = "`env: { TOKEN: \"${SHOP_TOKEN}\" }`";
         let Some(fields) = self.open_map(field.node, &format!("`{}`", field.key), example) else {
             return IndexMap::new();
@@ -161,4 +161,12 @@ impl Reader<'_> {
         }
         settings
     }
+}
+
+/// A server without a name takes that of its program or host.
+pub(crate) fn server_name(server: &McpServer) -> String {
+    let whole = server.command.as_deref().or(server.url.as_deref()).unwrap_or("server");
+    let place = whole.split_once("://").map_or(whole, |(_, place)| place.split('/').next().unwrap_or(place));
+    let last = place.rsplit(['/', '\\']).next().unwrap_or(place);
+    last.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
 }
