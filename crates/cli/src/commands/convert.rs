@@ -28,7 +28,8 @@ pub struct Args {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let Written { file, reading } = &args.written;
-    let definition = global.definitions()?.read(file, &reading.options())?;
+    let definitions = global.definitions()?;
+    let definition = definitions.read(file, &reading.options())?;
     let problems = definition.render(Paint::stderr().0);
     if !problems.is_empty() {
         screen::note(&problems);
@@ -36,7 +37,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     if definition.has_errors() {
         return Ok(Exit::Usage);
     }
-    let text = definition.convert()?;
+    let text = definitions.convert(&definition)?;
     match &args.output {
         Some(out) => std::fs::write(out, text).with_context(|| format!("{} cannot be written", out.display()))?,
         None => screen::out(&text)?,

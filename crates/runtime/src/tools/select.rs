@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::Effect;
@@ -59,6 +60,31 @@ impl Tools {
             chosen.extend(found.into_iter().map(|spec| (spec.name.clone(), spec.clone())));
         }
         Ok(chosen.into_values().collect())
+    }
+
+    /// The tools of the servers that patterns may mean, as far as these answer within the time; and who answered.
+    pub async fn ask(&self, patterns: &[String], time: Duration) -> (Vec<String>, Listed) {
+        let is_meant = |name: &&str| patterns.iter().any(|pattern| may_mean(pattern, name));
+        let names: Vec<&str> = self.servers.names().filter(is_meant).collect();
+        let ask = async |name: &str| match tokio::time::timeout(time, self.servers.tools(name)).await {
+            Ok(outcome) => outcome.map_err(|failure| self.masked_failure(failure)),
+            Err(_) => {
+                let message = format!("MCP server `{name}`: it did not answer within {} s", time.as_secs());
+                Err(Failure::new(ErrorKind::Timeout, message))
+            }
+        };
+        let answers = futures::future::join_all(names.iter().map(|name| ask(name))).await;
+        let (mut asked, mut all) = (Vec::new(), Listed::default());
+        for (name, answer) in names.into_iter().zip(answers) {
+            match answer {
+                Ok(tools) => {
+                    asked.push(name.to_owned());
+                    all.tools.extend(tools.iter().map(|tool| tool.spec().clone()));
+                }
+                Err(failure) => all.failed.push(failure),
+            }
+        }
+        (asked, all)
     }
 
     pub async fn manifest(&self, version: impl Into<String>) -> Manifest {
