@@ -46,6 +46,34 @@ async fn a_called_workflow_is_pinned_as_it_is_when_the_caller_is_saved() {
     assert!(error.to_string().contains("calls itself"), "{error}");
 }
 
+#[tokio::test]
+async fn an_unknown_agent_is_told_with_all_that_are_kept() {
+    let setup = Setup::with(&[]);
+    for name in ["painter", "writer"] {
+        let definition = json!({ "model": "sim/x", "instructions": "Work." });
+        let agent = NewAgent { name: name.into(), definition, ..NewAgent::default() };
+        setup.service.create_agent(agent).await.unwrap();
+    }
+    let check = async |agent: &str, help: &str| {
+        let text = format!("steps: [{{ id: a, agent: {agent} }}]");
+        let report = setup.service.check_definition(Written { text, ..Written::default() }).await.unwrap();
+        let found = report.findings.iter().find(|found| found.message.contains("no agent is called")).unwrap();
+        assert_eq!(found.help.as_deref(), Some(help));
+    };
+    check("somebody_else", "agents are: `painter`, `writer`").await;
+    check("writre", "did you mean `writer`?").await;
+    // Nobody is told of what others keep.
+    let report = setup
+        .service
+        .as_user("other")
+        .check_definition(Written { text: "steps: [{ id: a, agent: somebody_else }]".into(), ..Written::default() });
+    let findings = report.await.unwrap().findings;
+    assert!(
+        findings.iter().all(|found| !found.help.as_deref().unwrap_or_default().contains("painter")),
+        "{findings:?}"
+    );
+}
+
 // keeps B-30
 #[tokio::test]
 async fn another_users_workflow_is_not_there() {
