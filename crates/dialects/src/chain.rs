@@ -23,7 +23,7 @@ use std::collections::HashSet;
 
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{LargeValues, Limits, Notify, Problem, Problems, RunFailure, Schema, Source, Span, Trigger};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fields::{Field, Fields, given};
 use crate::reader::Reader;
@@ -54,6 +54,13 @@ pub(crate) fn is_python(text: &str) -> bool {
 
 pub(crate) fn python(source: &Source) -> Result<Node, Problems> {
     python::parse(source)
+}
+
+/// What a chain says, as JSON, however it is written; none where it cannot be read at all.
+pub fn spec(text: &str) -> Option<Value> {
+    let source = Source { name: String::new(), text: text.to_owned() };
+    let root = if is_python(text) { python(&source) } else { crate::yaml::parse(&source) };
+    root.ok().map(|root| root.to_value())
 }
 
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {

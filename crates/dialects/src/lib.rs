@@ -33,6 +33,7 @@ use reader::Reader;
 use yaml::Node;
 
 pub use agents::{check_agent, read_agent};
+pub use chain::spec as chain_spec;
 pub use native::read_trigger;
 pub use paths::Paths;
 pub use schema::json_schema;

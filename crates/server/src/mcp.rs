@@ -9,6 +9,7 @@ mod arguments;
 mod attend;
 mod catalog;
 mod definition;
+mod deletion;
 mod published;
 mod render;
 mod resources;

@@ -1,7 +1,8 @@
 //! Workflows: made, read, changed, started.
 
 use relais_service::{
-    Format, Mode, NewWorkflow, Service, Start, Tally, Workflow, WorkflowChange, WorkflowList, Written,
+    Deletion, Format, Mode, NewWorkflow, Removal, Service, Start, Tally, Workflow, WorkflowChange, WorkflowList,
+    Written,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -21,7 +22,8 @@ use crate::times::instant;
 use crate::traced::TraceParent;
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update, delete)).routes(routes!(run))
+    let router = OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update, delete));
+    router.routes(routes!(deletion)).routes(routes!(run))
 }
 
 /// A workflow as it is now.
@@ -340,9 +342,62 @@ struct Deleting {
     /// again; without it both are in the way.
     #[serde(default)]
     force: bool,
+    /// Its runs, their outputs and artifacts stay.
+    #[serde(default)]
+    keep_runs: bool,
 }
 
-/// Delete a workflow with its triggers and steps; its versions and the runs that have ended stay.
+impl From<Deleting> for Removal {
+    fn from(Deleting { force, keep_runs }: Deleting) -> Removal {
+        Removal { force, keep_runs }
+    }
+}
+
+/// What goes with a workflow that is deleted.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DeletionView {
+    pub workflow_id: Uuid,
+    pub name: String,
+    pub versions: u64,
+    pub triggers: usize,
+    /// Step objects.
+    pub steps: usize,
+    /// Runs with their outputs and artifacts; those that it would keep are not among them.
+    pub runs: usize,
+    /// There are more than were counted.
+    pub more_runs: bool,
+    /// Runs among them that are active and would be cancelled.
+    pub active_runs: usize,
+}
+
+impl From<Deletion> for DeletionView {
+    fn from(Deletion { workflow, triggers, runs, more_runs, active }: Deletion) -> DeletionView {
+        DeletionView {
+            workflow_id: workflow.id,
+            name: workflow.name,
+            versions: workflow.version,
+            triggers,
+            steps: workflow.steps.len(),
+            runs,
+            more_runs,
+            active_runs: active,
+        }
+    }
+}
+
+/// What a deletion with the same parameters would take away, or why it would be refused. Changes nothing.
+#[utoipa::path(get, path = "/workflows/{id}/deletion", operation_id = "get_workflow_deletion", tag = "workflows",
+    params(("id" = String, Path, description = "Id, alias or name"), Deleting),
+    responses((status = OK, body = DeletionView), Problems))]
+async fn deletion(
+    Reads(service): Reads,
+    Path(id): Path<String>,
+    Query(deleting): Query<Deleting>,
+) -> Result<Json<DeletionView>, Problem> {
+    Ok(Json(service.deletion(&id, deleting.into()).await?.into()))
+}
+
+/// Delete a workflow with its triggers and steps, and its runs with their outputs and artifacts.
 #[utoipa::path(delete, path = "/workflows/{id}", operation_id = "delete_workflow", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name"), Deleting,
         IfMatch),
@@ -351,9 +406,9 @@ async fn delete(
     Writes(service): Writes,
     Path(id): Path<String>,
     IfMatch(revision): IfMatch,
-    Query(Deleting { force }): Query<Deleting>,
+    Query(deleting): Query<Deleting>,
 ) -> Result<axum::http::StatusCode, Problem> {
-    service.delete_workflow(&id, force, revision).await?;
+    service.delete_workflow(&id, deleting.into(), revision).await?;
     Ok(axum::http::StatusCode::NO_CONTENT)
 }
 

@@ -120,10 +120,14 @@ async fn started(
 pub async fn ended(guest: &Guest, row: Row, words: Format) -> Result<Given, Trouble> {
     let others = render::also_going(&guest.service, &row).await?;
     let (target, is_waiting) = (render::target(&row).to_owned(), row.summary.status == RunStatus::Waiting);
+    let drift = row.summary.target.drift.clone();
     let mut shown = render::run(&guest.service, row, words).await?;
     // The calls of each executor are for who looks closer: get_workflow_run has them.
     shown.remove("executor_runs");
     shown.insert("workflow_id".into(), json!(target));
+    if let Some(drift) = drift {
+        shown.insert("warning".into(), json!(drift));
+    }
     if is_waiting {
         // Formats without a word for it show it as running, and whoever reads that would wait for nothing.
         shown.insert("status".into(), json!(RunStatus::Waiting.word()));

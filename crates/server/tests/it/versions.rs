@@ -42,7 +42,7 @@ async fn versions_stay_and_can_be_gone_back_to() {
     }
 }
 
-// keeps B-20
+// keeps A-28, B-20
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_goes_with_all_that_belongs_to_it() {
     let setup = Setup::new().await;
@@ -50,9 +50,13 @@ async fn a_workflow_goes_with_all_that_belongs_to_it() {
     let made = create(&setup, json!({ "name": "waits", "alias": "w", "definition": text })).await;
     let (_, run) = setup.post("/api/v1/workflows/waits/run", json!({})).await;
     refused(&setup, Method::DELETE, "/api/v1/workflows/waits", json!({}), 409, "are active").await;
+    refused(&setup, Method::GET, "/api/v1/workflows/waits/deletion", json!({}), 409, "are active").await;
+    let (_, goes) = setup.get("/api/v1/workflows/waits/deletion?force=true").await;
+    let counts = ["versions", "triggers", "steps", "runs", "active_runs"].map(|name| goes[name].as_u64().unwrap());
+    assert_eq!((&goes["workflow_id"], counts), (&made["id"], [1, 1, 0, 1, 1]), "{goes}");
     assert_eq!(setup.ask(Method::DELETE, "/api/v1/workflows/waits?force=true", None).await.0, 204);
-    let ended = setup.rested(run["id"].as_str().unwrap().parse().unwrap()).await;
-    assert_eq!((&ended["status"], &ended["workflow_id"]), (&json!("cancelled"), &made["id"]), "{ended}");
+    let run = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    assert_eq!(setup.get(&run).await.0, 404, "its runs go with it");
     for name in ["waits", "w", made["id"].as_str().unwrap()] {
         assert_eq!(setup.get(&format!("/api/v1/workflows/{name}")).await.0, 404);
     }

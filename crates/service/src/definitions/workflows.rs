@@ -5,7 +5,6 @@ use std::fmt::Display;
 
 use relais_dialects::Format;
 use relais_engine::Millis;
-use relais_plan::TriggerOn;
 use relais_store::{Edit, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -59,9 +58,7 @@ pub struct Workflow {
     /// The kept workflows that the newest version calls, also by way of others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Uuid>,
-    #[serde(flatten)]
-    pub timing: Timing,
-    /// Of a chain its `executors`, for whoever reads the tables.
+    /// Of a chain its `executors` and what it says of its schedule, for whoever reads the tables.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub definition: Value,
     /// The file that it was published from, on this machine.
@@ -93,7 +90,6 @@ impl Workflow {
             agents: Vec::new(),
             calls: Vec::new(),
             file: None,
-            timing: Timing::default(),
             definition: Value::Null,
             created_at: now,
             updated_at: now,
@@ -110,47 +106,6 @@ pub enum WorkflowStatus {
     Paused,
     /// Hidden, not runnable.
     Archived,
-}
-
-/// When runs start by themselves, in the words that chains have for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Timing {
-    /// `immediate`, `scheduled` or `recurring`.
-    #[serde(default = "immediate")]
-    pub schedule_type: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule_time: Option<Millis>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cron_expression: Option<String>,
-}
-
-impl Default for Timing {
-    fn default() -> Timing {
-        Timing { schedule_type: immediate(), schedule_time: None, cron_expression: None }
-    }
-}
-
-fn immediate() -> String {
-    "immediate".to_owned()
-}
-
-impl Timing {
-    /// Told from the first trigger that fires by time; `next_at` is when that is.
-    pub(crate) fn new(trigger: Option<&TriggerOn>, next_at: Option<Millis>) -> Timing {
-        let recurring = |cron: Option<&String>| Timing {
-            schedule_type: "recurring".into(),
-            cron_expression: cron.cloned(),
-            schedule_time: None,
-        };
-        match trigger {
-            Some(TriggerOn::At(_)) => {
-                Timing { schedule_type: "scheduled".into(), schedule_time: next_at, cron_expression: None }
-            }
-            Some(TriggerOn::Cron(cron)) => recurring(Some(cron)),
-            Some(TriggerOn::Every { .. } | TriggerOn::Calendar(_) | TriggerOn::Continuous { .. }) => recurring(None),
-            None | Some(TriggerOn::Manual | TriggerOn::Webhook { .. } | TriggerOn::Event(_)) => Timing::default(),
-        }
-    }
 }
 
 /// What one version says; the body of its document, immutable.

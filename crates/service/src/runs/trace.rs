@@ -38,6 +38,9 @@ pub struct Trace {
     /// What of the input nobody gave and a simulation made up: `input.topic`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made_up: Vec<String>,
+    /// How the tools of the workflow had changed since its version was made, when the run was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<String>,
     pub forked_from: Option<RunId>,
     pub parent: Option<RunId>,
     /// Signals and takings-over, in order.
@@ -367,6 +370,7 @@ impl<'a> Writer<'a> {
             thread: run.opened.thread.clone(),
             simulated: run.opened.mode.simulate,
             made_up: run.opened.mode.made_up.clone(),
+            drift: run.opened.target.drift.clone(),
             forked_from: self.forked_from,
             parent: run.opened.parent.as_ref().map(|p| p.run),
             signals: self.signals,

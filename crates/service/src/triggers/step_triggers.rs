@@ -293,6 +293,7 @@ impl Service {
         // What others have sent was let in; it does not go by times.
         let waiting = if before.is_sent() { before.clone() } else { times.clone() };
         Ok(TriggerRecord {
+            said: before.said.clone().filter(|_| is_same),
             on: fresh.on,
             off: fresh.off.or_else(|| before.off.clone().filter(|_| is_paused)),
             next_at: times.next_at.filter(|_| !is_paused),

@@ -234,7 +234,7 @@ pub(super) async fn unfinished_runs_are_counted(Handles { here, there }: Handles
 
 pub(super) async fn a_pruned_run_is_not_told(Handles { here, there }: Handles) {
     started(&*here, Completed).await;
-    here.prune(Prune { before: vec![(Completed, 9_000)], limit: 0 }).await.unwrap();
+    here.prune(Prune { before: vec![(Completed, 9_000)], ..Prune::default() }).await.unwrap();
     assert_eq!(ended(&*there).await, []);
 }
 

@@ -502,6 +502,39 @@ fn the_database_has_the_rows_of_a_chain() {
     assert!(calls[1]["duration_ms"].as_u64().unwrap() >= 300, "{calls:#?}");
 }
 
+// keeps A-28
+#[test]
+fn a_deleted_workflow_takes_its_runs_along() {
+    let home = Home::new();
+    let large = "inline_limit: 1k\nagents: { a: { model: script/a.json, instructions: Fetch. } }\n\
+                 steps: [{ id: fetch, agent: a }, { id: keep, tool: write_file, with: { path: x.txt, content: x } }]\n";
+    home.file("a.json", &json!([{ "text": "words ".repeat(1_000) }]).to_string());
+    for name in ["goes", "stays", "kept"] {
+        home.file(&format!("{name}.yaml"), &format!("name: {name}\n{large}"));
+        home.relais(&["workflows", "save", &format!("{name}.yaml")]).expect(0);
+        home.relais(&["run", name]).expect(0);
+    }
+    let count = |of: &str| rows(&home, &format!("SELECT count(*) AS n FROM {of}"))[0]["n"].as_u64().unwrap();
+    let folders = || std::fs::read_dir(home.data().join("workspaces")).unwrap().count();
+    assert_eq!((count("workflow_runs"), folders()), (3, 3));
+    // Nobody can be asked here, so somebody must have said so.
+    let asked = home.relais(&["workflows", "delete", "goes"]).expect(2);
+    assert!(
+        asked.stderr.contains("1 run with outputs and artifacts") && asked.stderr.contains("--yes"),
+        "{}",
+        asked.stderr
+    );
+    assert_eq!(count("workflow_runs"), 3);
+    let usage = || home.relais(&["usage", "--json"]).expect(0).stdout;
+    let before = usage();
+    home.relais(&["workflows", "delete", "goes", "--yes"]).expect(0);
+    assert_eq!((count("workflow_runs"), count("workflows"), folders()), (2, 2, 2));
+    assert_eq!(count("entries WHERE run NOT IN (SELECT run FROM runs)"), 0);
+    assert_eq!(usage(), before, "what was used stays booked");
+    home.relais(&["workflows", "delete", "kept", "--keep-runs", "--yes"]).expect(0);
+    assert_eq!((count("workflow_runs"), count("workflows")), (2, 1));
+}
+
 // keeps A-41
 #[test]
 fn runs_are_found_by_an_index() {

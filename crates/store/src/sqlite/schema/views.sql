@@ -186,6 +186,21 @@ SELECT id AS uuid, user AS user_id, run_id AS workflow_instance_uuid, step AS st
     strftime('%Y-%m-%dT%H:%M:%fZ', seen_at / 1000.0, 'unixepoch') AS created_at
 FROM journal_steps;
 
+-- When a workflow runs by itself: the trigger that says so, one that a call set before those of the definition. One that
+-- was cancelled says nothing any more.
+CREATE VIEW journal_schedules AS
+SELECT w.id AS workflow, w.owner AS owner, (
+    SELECT t.body FROM records t WHERE t.kind = 'trigger' AND t.label = w.id AND t.owner = w.owner
+        AND coalesce(t.body ->> '$.off', '') <> 'its schedule was cancelled'
+        AND coalesce(t.body -> '$.on.on.at', t.body -> '$.on.on.cron', t.body -> '$.on.on.every',
+            t.body -> '$.on.on.calendar', t.body -> '$.on.on.continuous') IS NOT NULL
+        ORDER BY t.body ->> '$.origin' = 'call' DESC, t.id DESC LIMIT 1) AS body
+FROM records w WHERE w.kind = 'workflow';
+
+-- Runs that have ended and that nobody has counted yet: where no server is at work, that is done by whoever asks next.
+CREATE VIEW journal_uncounted AS
+SELECT run, user, workflow_id, status FROM runs WHERE unreported = 1 AND reported = 0 AND root = 1;
+
 -- Records: `id` and `uuid` are the record's id, `user_id` its owner. A workflow's counters are records of their own.
 CREATE VIEW workflows AS
 SELECT w.id AS id, w.id AS workflow_id, w.id AS uuid, w.owner AS user_id,
@@ -197,19 +212,27 @@ SELECT w.id AS id, w.id AS workflow_id, w.id AS uuid, w.owner AS user_id,
     w.body ->> '$.template_id' AS template_id, w.body ->> '$.template_version' AS template_version,
     w.body ->> '$.manifest.hash' AS tool_manifest_hash, w.body -> '$.manifest.tools' AS tool_manifest_json,
     w.body ->> '$.manifest.version' AS tool_manifest_version,
-    w.body ->> '$.schedule_type' AS schedule_type,
-    strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.schedule_time') / 1000.0, 'unixepoch') AS schedule_time,
-    w.body ->> '$.cron_expression' AS cron_expression,
+    CASE WHEN s.body IS NULL THEN 'immediate' WHEN s.body -> '$.on.on.at' IS NOT NULL THEN 'scheduled' ELSE 'recurring' END
+        AS schedule_type,
+    CASE WHEN s.body -> '$.on.on.at' IS NOT NULL THEN strftime('%Y-%m-%dT%H:%M:%fZ',
+        coalesce(s.body ->> '$.next_at', s.body ->> '$.last_tick') / 1000.0, 'unixepoch') END AS schedule_time,
+    CASE WHEN s.body -> '$.on.on.at' IS NULL THEN coalesce(s.body ->> '$.said',
+        CASE s.body ->> '$.origin' WHEN 'definition' THEN w.body ->> '$.definition.cron_expression' END,
+        s.body ->> '$.on.on.cron', s.body ->> '$.on.on.calendar') END AS cron_expression,
     strftime('%Y-%m-%dT%H:%M:%fZ', (SELECT min(t.due_at) FROM records t WHERE t.kind = 'trigger' AND t.label = w.id)
         / 1000.0, 'unixepoch') AS next_run_time,
     coalesce(w.body ->> '$.status', 'active') AS status,
-    (SELECT coalesce(sum(t.body ->> '$.total'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id) AS total_runs,
-    (SELECT coalesce(sum(t.body ->> '$.successful'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id)
-        AS successful_runs,
-    (SELECT coalesce(sum(t.body ->> '$.failed'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id) AS failed_runs,
+    coalesce(c.body ->> '$.total', 0) + (SELECT count(*) FROM journal_uncounted u
+        WHERE u.workflow_id = w.id AND u.user = w.owner) AS total_runs,
+    coalesce(c.body ->> '$.successful', 0) + (SELECT count(*) FROM journal_uncounted u
+        WHERE u.workflow_id = w.id AND u.user = w.owner AND u.status IN ('completed', 'stopped')) AS successful_runs,
+    coalesce(c.body ->> '$.failed', 0) + (SELECT count(*) FROM journal_uncounted u
+        WHERE u.workflow_id = w.id AND u.user = w.owner AND u.status IN ('failed', 'partial_success')) AS failed_runs,
     strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.created_at') / 1000.0, 'unixepoch') AS created_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.updated_at') / 1000.0, 'unixepoch') AS updated_at
-FROM records w WHERE w.kind = 'workflow';
+FROM records w JOIN journal_schedules s ON s.workflow = w.id AND s.owner = w.owner
+    LEFT JOIN records c ON c.kind = 'tally' AND c.id = w.id AND c.owner = w.owner
+WHERE w.kind = 'workflow';
 
 CREATE VIEW workflow_steps AS
 SELECT s.id AS uuid, s.owner AS user_id, s.body ->> '$.name' AS name, s.body ->> '$.type' AS type,
