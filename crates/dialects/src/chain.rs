@@ -56,13 +56,6 @@ pub(crate) fn python(source: &Source) -> Result<Node, Problems> {
     python::parse(source)
 }
 
-/// What a chain says, as JSON, however it is written; none where it cannot be read at all.
-pub fn spec(text: &str) -> Option<Value> {
-    let source = Source { name: String::new(), text: text.to_owned() };
-    let root = if is_python(text) { python(&source) } else { crate::yaml::parse(&source) };
-    root.ok().map(|root| root.to_value())
-}
-
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
     match reader.map(root, "a workflow", KEYS, EXAMPLE) {
         Some(fields) => reader.chain(&fields),

@@ -33,7 +33,6 @@ use reader::Reader;
 use yaml::Node;
 
 pub use agents::{check_agent, read_agent};
-pub use chain::spec as chain_spec;
 pub use native::read_trigger;
 pub use paths::Paths;
 pub use schema::json_schema;
@@ -370,6 +369,13 @@ impl reader::Workflows for Reading<'_> {
     fn agent(&self, name: &str) -> Option<Value> {
         self.loader.agent(name)
     }
+}
+
+/// What a text says, as JSON, whatever its format; none where it cannot be read at all.
+pub fn tree(text: &str) -> Option<serde_json::Value> {
+    let source = Source { name: String::new(), text: text.to_owned() };
+    let root = if chain::is_python(text) { chain::python(&source) } else { yaml::parse(&source) };
+    root.ok().map(|root| root.to_value())
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ mod tools;
 mod trouble;
 mod workflows;
 
+pub use attend::MAX_WAIT_S;
+
 use std::sync::Arc;
 
 use axum::body::Body;

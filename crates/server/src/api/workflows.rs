@@ -11,6 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::instances::InstancePart;
 use super::runs::RunRow;
 use crate::App;
 use crate::body::{Json, Path, Query};
@@ -250,6 +251,10 @@ pub struct StartRun {
     pub branch: Option<String>,
     /// Default: the newest.
     pub version: Option<u64>,
+    /// The same as `input`, in the words of instances: any JSON, what `<<trigger_output>>` stands for.
+    #[serde(default)]
+    #[schema(value_type = Option<Value>)]
+    pub triggering_data: Value,
     #[serde(default)]
     pub thread: String,
     /// Made-up answers in place of every model and tool.
@@ -417,7 +422,7 @@ async fn delete(
     params(("id" = String, Path, description = "Id, alias or name"),
         IdempotencyKey,
         ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
-    responses((status = ACCEPTED, body = RunRow), Problems))]
+    responses((status = ACCEPTED, body = StartedRun), Problems))]
 async fn run(
     Runs(service): Runs,
     Path(id): Path<String>,
@@ -426,13 +431,36 @@ async fn run(
     Json(body): Json<StartRun>,
 ) -> Result<Accepted, Problem> {
     let mode = Mode { simulate: body.simulate, seed: body.seed, model: body.model, ..Mode::default() };
-    let start = Start { input: body.input, mode, thread: body.thread, key, traceparent, ..Start::default() };
+    let input = one_input(body.input, body.triggering_data)?;
+    let start = Start { input, mode, thread: body.thread, key, traceparent, ..Start::default() };
     let run = service.start_workflow(&id, body.branch.as_deref(), body.version, start).await?;
     let location = [(axum::http::header::LOCATION, format!("/api/v1/runs/{run}"))];
-    Ok((axum::http::StatusCode::ACCEPTED, location, Json(service.row(run).await?.into())))
+    let started = StartedRun { run: service.row(run).await?.into(), instance: InstancePart::of(&service, run).await? };
+    Ok((axum::http::StatusCode::ACCEPTED, location, Json(started)))
 }
 
-type Accepted = (axum::http::StatusCode, [(axum::http::HeaderName, String); 1], Json<RunRow>);
+type Accepted = (axum::http::StatusCode, [(axum::http::HeaderName, String); 1], Json<StartedRun>);
+
+/// A run that was started: what lists show of it, and what it is as an instance.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StartedRun {
+    #[serde(flatten)]
+    pub run: RunRow,
+    #[serde(flatten)]
+    pub instance: InstancePart,
+}
+
+/// Both names mean the same thing.
+fn one_input(input: Value, triggering_data: Value) -> Result<Value, Problem> {
+    match (input.is_null(), triggering_data.is_null()) {
+        (_, true) => Ok(input),
+        (true, false) => Ok(triggering_data),
+        (false, false) => {
+            let text = "`input` and `triggering_data` are two names of the same thing; give one of them";
+            Err(relais_service::Error::Invalid(text.into()).into())
+        }
+    }
+}
 
 pub(super) async fn whole(
     service: &Service,

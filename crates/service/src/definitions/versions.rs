@@ -368,7 +368,7 @@ pub(crate) fn executors(version: &Version) -> Value {
     if version.format != Format::Chain.word() {
         return Value::Null;
     }
-    let spec = relais_dialects::chain_spec(&version.definition).unwrap_or_default();
+    let spec = relais_dialects::tree(&version.definition).unwrap_or_default();
     json!({ "executors": spec["executors"], "cron_expression": spec["cron_expression"] })
 }
 

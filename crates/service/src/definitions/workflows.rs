@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::definitions::versions::Compiled;
 use crate::kept::{self, At, Kept, Order, Read};
 use crate::triggers::sent::REMEMBERED_MS;
 use crate::{Error, Service};
@@ -322,6 +323,7 @@ impl Service {
 
     async fn first_edits(&self, new: NewWorkflow) -> Result<(Workflow, Vec<Edit>), Error> {
         let id = new.once.as_ref().map_or_else(Uuid::now_v7, Once::made);
+        let described = new.description.is_some();
         let mut workflow = Workflow {
             alias: new.alias,
             description: new.description.unwrap_or_default(),
@@ -335,13 +337,34 @@ impl Service {
         if let Some(Written { text, format, lenient }) = new.definition {
             let compiled = self.compile(id, new.name, text, format).await?;
             adopt(&mut workflow, compiled.whole.main.plan.as_ref());
+            if compiled.whole.main.format == Format::Steps {
+                adopt_export(&mut workflow, described, &compiled.source().text);
+            }
             pause(&mut workflow, compiled.whole.main.plan.as_ref());
-            edits = self.compiled_edits(&mut workflow, compiled, "created", lenient).await?;
+            edits = self.first_version(&mut workflow, compiled, lenient).await?;
         }
         must_be_named(&workflow)?;
         edits.extend(self.alias_edits(&workflow, None).await?);
         edits.push(kept::put(self.user(), &workflow, Expect::Absent)?);
         Ok((workflow, edits))
+    }
+
+    /// Steps and trigger of an export are objects at once.
+    async fn first_version(
+        &self,
+        workflow: &mut Workflow,
+        compiled: Compiled,
+        lenient: bool,
+    ) -> Result<Vec<Edit>, Error> {
+        let reason = "created";
+        if compiled.whole.main.format == Format::Steps
+            && !compiled.whole.has_errors()
+            && let Some((mut edits, text)) = self.objects_of(workflow, &compiled.source().text).await?
+        {
+            edits.extend(self.version_edits(workflow, text, Some(Format::Steps), reason, lenient).await?);
+            return Ok(edits);
+        }
+        self.compiled_edits(workflow, compiled, reason, lenient).await
     }
 
     /// A workflow by its id, its alias or its name.
@@ -534,6 +557,21 @@ pub(crate) fn must_be_unchanged(word: &str, id: impl Display, is: u64, read: &Re
         return Ok(());
     }
     Err(Error::Stale(format!("the {word} {id} has changed since it was read; read it again")))
+}
+
+/// What an exported workflow says of itself stays as it was said: what its trigger brings is told with the trigger.
+fn adopt_export(workflow: &mut Workflow, described: bool, text: &str) {
+    let export = relais_dialects::tree(text).unwrap_or_default();
+    let said = |key: &str| match &export[key] {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    workflow.template_id = workflow.template_id.take().or_else(|| said("template_id"));
+    workflow.template_version = workflow.template_version.take().or_else(|| said("template_version"));
+    if !described {
+        workflow.description = said("description").unwrap_or_default();
+    }
 }
 
 /// What the caller leaves open is as the definition says.

@@ -77,7 +77,6 @@ pub(super) async fn expectations(Handles { here, there }: Handles) {
     assert_eq!(there.get_record(flow()).await, Ok(None));
 }
 
-// keeps B-37
 pub(super) async fn all_or_nothing(Handles { here, there }: Handles) {
     let (flow, trigger) = (key("workflow", "ann", "w1"), key("trigger", "ann", "t1"));
     let document = Document {

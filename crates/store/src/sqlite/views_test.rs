@@ -86,6 +86,12 @@ async fn written(store: &SqliteStore, run: RunId) {
     }
 }
 
+/// As the surfaces put it together: when the run began (at 1 s), bits of the run, the position in its journal.
+fn output_id(run: RunId, position: u64) -> String {
+    let run = run.simple().to_string();
+    format!("00000000-03e8-8{}-8000-{position:012x}", &run[29..])
+}
+
 /// Rows as JSON objects, columns named as in the view; text that is JSON stays text.
 fn rows(db: &rusqlite::Connection, sql: &str) -> Vec<Value> {
     let mut statement = db.prepare(sql).unwrap();
@@ -148,7 +154,8 @@ async fn views_tell_what_the_journal_tells() {
         (
             "SELECT uuid, user_id, workflow_definition_uuid, status, trigger_output FROM workflow_instances",
             json!([{"uuid": run, "user_id": "ann", "workflow_definition_uuid": "report", "status": "failed",
-                "trigger_output": "{\"topic\":\"tea\"}"}]),
+                "trigger_output": json!({"uuid": output_id(run, 0), "raw_data": {"topic": "tea"},
+                    "summary": "{\"topic\":\"tea\"}", "markdown_representation": null}).to_string()}]),
         ),
         (
             "SELECT workflow_instance_uuid, step_definition_uuid, status, output, error_message, \
@@ -156,7 +163,9 @@ async fn views_tell_what_the_journal_tells() {
              FROM workflow_step_instances ORDER BY uuid",
             json!([
                 {"workflow_instance_uuid": run, "step_definition_uuid": "write", "status": "completed",
-                    "output": "{\"text\":\"Tea is good.\"}", "error_message": null, "messages": 5, "said": "tea", "output_id": null},
+                    "output": json!({"uuid": output_id(run, 5_000_001), "raw_data": {"text": "Tea is good."},
+                        "summary": "{\"text\":\"Tea is good.\"}", "markdown_representation": null}).to_string(),
+                    "error_message": null, "messages": 5, "said": "tea", "output_id": output_id(run, 5_000_001)},
                 {"workflow_instance_uuid": run, "step_definition_uuid": "fetch", "status": "failed", "output": null,
                     "error_message": "no answer in 5 s", "messages": 0, "said": null, "output_id": null},
                 {"workflow_instance_uuid": run, "step_definition_uuid": "send", "status": "skipped", "output": null,

@@ -215,7 +215,7 @@ fn loops_in_the_spec_are_kept_by_the_engine() {
 
 #[test]
 fn output_that_does_not_fit_is_corrected_within_bounds() {
-    // keeps A-04, A-17
+    // keeps A-04, A-17, A-29
     let server = ModelServer::start();
     server.push(Behaviour::say("no JSON"));
     server.push(Behaviour::say(r#"{"x": "one"}"#));
@@ -223,6 +223,11 @@ fn output_that_does_not_fit_is_corrected_within_bounds() {
     let home = chain(&server, &[executor("a", "A", json!({"x": "int"}))]);
     home.relais(&["run", "chain.json"]).expect(0);
     assert_eq!(server.received().len(), 3);
+    let shown = home.relais(&["show", "--last", "--format", "chain"]).expect(0).json();
+    assert_eq!(shown["executor_runs"][0]["retry_count"], 2, "{shown:#}");
+    let db = rusqlite::Connection::open(home.database()).unwrap();
+    let counted: u32 = db.query_row("SELECT retry_count FROM workflow_executor_runs", [], |row| row.get(0)).unwrap();
+    assert_eq!(counted, 2, "corrections count as retries");
     let never = ModelServer::start();
     never.always(Behaviour::say("no JSON"));
     let home = chain(&never, &[executor("a", "A", json!({"x": "int"}))]);
