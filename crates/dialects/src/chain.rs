@@ -23,7 +23,7 @@ use std::collections::HashSet;
 
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{LargeValues, Limits, Notify, Problem, Problems, RunFailure, Schema, Source, Span, Trigger};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::fields::{Field, Fields, given};
 use crate::reader::Reader;

@@ -1,8 +1,8 @@
 //! `earlier`: what the steps before this one gave, in written order, as formats show it that hand every output on.
 //!
-//! Each is `{id, path, agent, output, said}`, where `said` is the output as its agent said it; the path of a child of a parallel step is `parent/child`. A lane sees what was
-//! done before its block and, in a DAG, what it needs; never its siblings. A step that is gone back to also sees what it
-//! gave itself the last time.
+//! Each is `{id, path, agent, output, said}`, where `said` is the output as its agent said it; the path of a child of a
+//! parallel step is `parent/child`. A lane sees what was done before its block and, in a DAG, what it needs; never its
+//! siblings. A step that is gone back to also sees what it gave itself the last time.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -90,8 +90,7 @@ pub trait Store: Send + Sync + 'static {
     fn get_blob(&self, hash: String) -> Reply<'_, Option<Vec<u8>>>;
 
     /// Removes finished runs, those that ended before and those named, with children, entries, and blobs nobody refers to
-    /// any more. A blob
-    /// that was put within the last day stays: the entry that refers to it may be on its way.
+    /// any more. A blob that was put within the last day stays: the entry that refers to it may be on its way.
     fn prune(&self, prune: Prune) -> Reply<'_, Pruned>;
 }
 

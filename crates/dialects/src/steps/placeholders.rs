@@ -1,5 +1,5 @@
-//! `<<trigger_output>>` and `<<step_output.UUID>>` in a prompt or another text setting of a step. This is the one place that knows them; all other text is
-//! taken as it stands, and so is what they are replaced with.
+//! `<<trigger_output>>` and `<<step_output.UUID>>` in a prompt or another text setting of a step. This is the one place
+//! that knows them; all other text is taken as it stands, and so is what they are replaced with.
 //!
 //! Steps of this format answer in text, which goes in as it is. Data that a run was started with goes in as its
 //! markdown if it brings one, as its text if it is a prompt alone, else as JSON.
