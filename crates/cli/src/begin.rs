@@ -101,7 +101,9 @@ impl Begin {
         let kept = session.kept_text(name).await.map_err(|error| no_such(name, error))?;
         let schema = kept.and_then(|source| input_schema(&source, &options));
         let start = self.told(schema.as_ref())?;
-        Ok(session.start_workflow(name, options.branch.as_deref(), start).await?)
+        let run = session.start_workflow(name, options.branch.as_deref(), start).await?;
+        session.row(run).await?.summary.target.drift.iter().for_each(|drift| screen::warning(drift));
+        Ok(run)
     }
 
     fn must_not_name_a_folder(&self) -> anyhow::Result<()> {

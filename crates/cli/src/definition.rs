@@ -74,8 +74,7 @@ async fn read_and_checked(
     if definition.has_errors() {
         return Ok(None);
     }
-    let shown = definition.problems.len();
     let checked = service.publish(definition, simulate, model).await?;
-    checked.warnings.iter().skip(shown).for_each(|warning| screen::warning(warning));
+    checked.target.drift.iter().for_each(|warning| screen::warning(warning));
     Ok(Some(checked))
 }

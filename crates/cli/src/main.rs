@@ -5,6 +5,7 @@
 mod attend;
 mod begin;
 mod commands;
+mod consent;
 mod definition;
 mod detach;
 mod exit;

@@ -408,6 +408,13 @@ impl reader::Workflows for Reading<'_> {
     }
 }
 
+/// What a text says, as JSON, whatever its format; none where it cannot be read at all.
+pub fn tree(text: &str) -> Option<serde_json::Value> {
+    let source = Source { name: String::new(), text: text.to_owned() };
+    let root = if chain::is_python(text) { chain::python(&source) } else { yaml::parse(&source) };
+    root.ok().map(|root| root.to_value())
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

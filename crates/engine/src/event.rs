@@ -148,6 +148,9 @@ pub struct Target {
     /// The trace that whoever started it is in, as a W3C `traceparent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// How its tools had changed since the version was made, in words, when it was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<String>,
 }
 
 impl Target {

@@ -26,6 +26,7 @@ pub mod views {
     pub use super::portable::ImportedView;
     pub use super::usage::{UsagePart, UsageReport, UsageSum};
     pub use super::versions::VersionView;
+    pub use super::workflows::DeletionView;
 }
 
 use axum::Router;

@@ -9,6 +9,7 @@ mod arguments;
 mod attend;
 mod catalog;
 mod definition;
+mod deletion;
 mod published;
 mod render;
 mod resources;
@@ -17,6 +18,8 @@ mod schedules;
 mod tools;
 mod trouble;
 mod workflows;
+
+pub use attend::MAX_WAIT_S;
 
 use std::sync::Arc;
 

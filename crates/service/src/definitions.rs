@@ -5,6 +5,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod checking;
+pub(crate) mod drift;
 pub(crate) mod history;
 pub(crate) mod library;
 pub(crate) mod offered;
@@ -69,7 +70,6 @@ pub struct Checked {
     pub manifest: String,
     /// Which kept workflow it is.
     pub target: Target,
-    pub warnings: Vec<String>,
 }
 
 /// How the names of tools of MCP servers begin.
@@ -392,24 +392,22 @@ impl Service {
 
     /// Makes sure that a definition can run now, and keeps it under its version.
     pub async fn publish(&self, definition: Definition, simulate: bool, model: Option<&str>) -> Result<Checked, Error> {
-        let warnings = definition.problems.iter().map(|p: &Problem| p.message.clone()).collect();
         let Some(plan) = definition.plan else { return Err(Error::Invalid("the file has errors".into())) };
         if !simulate {
             self.core.definitions.check_models(&plan, model)?;
         }
-        let tools = if simulate { Vec::new() } else { self.core.definitions.check_tools(&plan).await? };
-        let manifest = Manifest::new(relais_plan::time::format_instant(self.core.clock.now())[..10].to_owned(), &tools);
+        // A simulated run asks no tools: nothing is known of them.
+        let tools = if simulate { None } else { Some(self.core.definitions.check_tools(&plan).await?) };
         let mut checked = Checked {
             hash: plan.hash(),
             plan: Arc::new(plan),
             format: definition.format,
             children: definition.children,
             version: 1,
-            manifest: manifest.hash.clone(),
+            manifest: Manifest::new(self.today(), tools.as_deref().unwrap_or_default()).hash,
             target: Target { branch: definition.branch, ..Target::default() },
-            warnings,
         };
-        self.keep_version(&mut checked, &definition.source, &manifest, simulate).await?;
+        self.keep_version(&mut checked, &definition.source, tools.as_deref()).await?;
         Ok(checked)
     }
 }

@@ -29,10 +29,11 @@ pub use definitions::agents::{Agent, AgentChange, NewAgent};
 pub use definitions::checking::{Outline, Planned, Report, Times};
 pub use definitions::history::Numbered;
 pub use definitions::portable::{Arrived, Imported, OnClash, Package};
+pub use definitions::removal::{Deletion, Removal};
 pub use definitions::steps::{Details, STEP_TYPES, Step, StepFields, StepKind, StepRecord, StepType};
 pub use definitions::texts::{Begun, Text};
 pub use definitions::workflows::{
-    NewWorkflow, Once, Timing, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written,
+    NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written,
 };
 pub use definitions::{Checked, Definition, Definitions, Whole, source_of};
 pub use error::{Error, Finding};

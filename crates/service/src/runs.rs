@@ -164,6 +164,7 @@ impl Service {
         };
         if run == asked.run {
             tracing::info!(%run, workflow = %asked.workflow, trigger = asked.target.trigger, "run started");
+            asked.target.drift.iter().for_each(|drift| tracing::warn!(%run, "{drift}"));
         }
         Ok((run, asked))
     }

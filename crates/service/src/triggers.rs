@@ -43,6 +43,9 @@ pub struct TriggerRecord {
     /// An assistant set it with its tool, whose next call takes its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_tool: bool,
+    /// A recurring time as it was said, where a call set it: `every weekday at 8:30`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     pub on: Trigger,
     #[serde(default)]
     pub filter_rules: Value,
@@ -131,6 +134,7 @@ impl TriggerRecord {
             kind: kind_of(&on.on).to_owned(),
             origin,
             by_tool: false,
+            said: None,
             filter_rules: on.filter.clone(),
             on,
             initial_data_description: String::new(),

@@ -46,7 +46,11 @@ impl Service {
         let before: Vec<_> = kept.map(|(status, keep_ms)| (status, limit(keep_ms))).collect();
         let mut total = Pruned::default();
         loop {
-            let pruned = self.core.store.prune(Prune { before: before.clone(), limit: PRUNED_AT_ONCE }).await?;
+            let pruned = self
+                .core
+                .store
+                .prune(Prune { before: before.clone(), limit: PRUNED_AT_ONCE, ..Prune::default() })
+                .await?;
             total.runs += pruned.runs;
             total.blobs += pruned.blobs;
             if pruned.runs == 0 {

@@ -64,6 +64,7 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     records::unfinished_runs_are_counted(make().await).await;
     records::the_own_tail_tells_no_change(make().await).await;
     prune::old_roots_with_their_children(make().await).await;
+    prune::named_roots_with_their_children(make().await).await;
     prune::blobs_shared_by_two_runs_stay(make().await).await;
     prune::stops_at_the_limit(make().await).await;
 }

@@ -89,8 +89,8 @@ pub trait Store: Send + Sync + 'static {
 
     fn get_blob(&self, hash: String) -> Reply<'_, Option<Vec<u8>>>;
 
-    /// Removes finished runs that ended before, with children, entries, and blobs nobody refers to any more. A blob
-    /// that was put within the last day stays: the entry that refers to it may be on its way.
+    /// Removes finished runs, those that ended before and those named, with children, entries, and blobs nobody refers to
+    /// any more. A blob that was put within the last day stays: the entry that refers to it may be on its way.
     fn prune(&self, prune: Prune) -> Reply<'_, Pruned>;
 }
 
@@ -334,11 +334,13 @@ pub struct Awaited {
     pub limit: usize,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Prune {
     /// `(status, ended before)`; runs of other statuses stay. Children go with the run that started them and stay as
     /// long as it does; a run with an unfinished descendant stays.
     pub before: Vec<(RunStatus, Millis)>,
+    /// These too, whenever they ended. One that is unfinished, or has an unfinished descendant, stays.
+    pub runs: Vec<RunId>,
     /// No further run is begun when so many are gone; 0 means 1,000.
     pub limit: usize,
 }

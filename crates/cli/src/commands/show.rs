@@ -107,6 +107,9 @@ fn head(trace: &Trace, paint: Paint) -> String {
     {
         text.push_str(&format!("input: {}\n", words::brief(input, LINE_CHARS)));
     }
+    if let Some(drift) = &trace.drift {
+        text.push_str(&format!("{} {}\n", paint.yellow("warning:"), screen::for_terminal(drift)));
+    }
     for signal in &trace.signals {
         let line = format!("· {}  {} by {}", words::instant(signal.at), signal.what, signal.by);
         text.push_str(&format!("{}\n", paint.dim(line.trim_end_matches(" by "))));

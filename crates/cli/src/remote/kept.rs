@@ -1,8 +1,8 @@
 //! A server asked about things that are kept besides runs: versions, packages, agents, notifications, usage, events;
 //! and about the tools and models that it has.
 
-use relais_server::views::{EventEffects, ImportedView, NotificationRow, UsageReport, VersionView};
-use relais_service::{Error, Happened, OnClash, UsageBy, UsageQuestion};
+use relais_server::views::{DeletionView, EventEffects, ImportedView, NotificationRow, UsageReport, VersionView};
+use relais_service::{Error, Happened, OnClash, Removal, UsageBy, UsageQuestion};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,6 +22,10 @@ struct Marked {
     marked: usize,
 }
 
+fn removing(Removal { force, keep_runs }: Removal) -> [(&'static str, String); 2] {
+    [("force", force.to_string()), ("keep_runs", keep_runs.to_string())]
+}
+
 impl Client {
     pub async fn versions(&self, workflow: &str, limit: usize) -> Result<(Vec<VersionView>, bool), Error> {
         let path = format!("/workflows/{}/versions", wire::escaped(workflow));
@@ -38,9 +42,18 @@ impl Client {
         self.post(&format!("/workflows/{}/rollback", wire::escaped(workflow)), &json!({ "version": to })).await
     }
 
-    pub async fn delete_workflow(&self, workflow: &str, force: bool) -> Result<(), Error> {
+    pub async fn accept_tools(&self, workflow: &str) -> Result<Shelved, Error> {
+        self.post(&format!("/workflows/{}/accept-tools", wire::escaped(workflow)), &json!({})).await
+    }
+
+    pub async fn deletion(&self, workflow: &str, removal: Removal) -> Result<DeletionView, Error> {
+        let path = format!("/workflows/{}/deletion", wire::escaped(workflow));
+        self.get(&wire::with_query(&path, &removing(removal))).await
+    }
+
+    pub async fn delete_workflow(&self, workflow: &str, removal: Removal) -> Result<(), Error> {
         let path = format!("/workflows/{}", wire::escaped(workflow));
-        self.delete(&wire::with_query(&path, &[("force", force.to_string())])).await
+        self.delete(&wire::with_query(&path, &removing(removal))).await
     }
 
     pub async fn export(&self, workflows: &[String], history: bool) -> Result<Value, Error> {

@@ -52,6 +52,8 @@ pub struct RunRow {
     usage: Used,
     error: Option<RunError>,
     waits_for: Vec<String>,
+    #[serde(default)]
+    drift: Option<String>,
     #[serde(deserialize_with = "maybe_moment")]
     wakes_at: Option<Millis>,
 }
@@ -108,6 +110,7 @@ impl From<RunRow> for Row {
             branch: row.branch,
             trigger: row.trigger,
             traceparent: None,
+            drift: row.drift,
         };
         let summary = Summary {
             run: row.id,

@@ -1,8 +1,10 @@
 //! What a session is asked about things that are kept besides runs: versions, packages, agents, notifications, usage,
 //! events.
 
-use relais_server::views::{EventEffects, ImportedView, NotificationRow, UsageReport, VersionView};
-use relais_service::{AgentChange, Error, Happened, NewAgent, OnClash, Service, UsageQuestion, WorkflowStatus};
+use relais_server::views::{DeletionView, EventEffects, ImportedView, NotificationRow, UsageReport, VersionView};
+use relais_service::{
+    AgentChange, Error, Happened, NewAgent, OnClash, Removal, Service, UsageQuestion, WorkflowStatus,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -37,15 +39,29 @@ impl Session {
         }
     }
 
+    pub async fn accept_tools(&self, workflow: &str) -> Result<Shelved, Error> {
+        match self {
+            Session::Local(service) => service.accept_tools(workflow, None).await.map(Shelved::from),
+            Session::Remote(client) => client.accept_tools(workflow).await,
+        }
+    }
+
     pub async fn set_status(&self, workflow: &str, status: WorkflowStatus) -> Result<Shelved, Error> {
         self.shelve(Some(workflow), Shelving { status: Some(status), ..Shelving::default() }).await
     }
 
-    /// `force`: runs that are active are cancelled, and workflows that call it are not minded.
-    pub async fn delete_workflow(&self, workflow: &str, force: bool) -> Result<(), Error> {
+    /// What a deletion would take away, or why it would be refused.
+    pub async fn deletion(&self, workflow: &str, removal: Removal) -> Result<DeletionView, Error> {
         match self {
-            Session::Local(service) => service.delete_workflow(workflow, force, None).await,
-            Session::Remote(client) => client.delete_workflow(workflow, force).await,
+            Session::Local(service) => service.deletion(workflow, removal).await.map(DeletionView::from),
+            Session::Remote(client) => client.deletion(workflow, removal).await,
+        }
+    }
+
+    pub async fn delete_workflow(&self, workflow: &str, removal: Removal) -> Result<(), Error> {
+        match self {
+            Session::Local(service) => service.delete_workflow(workflow, removal, None).await,
+            Session::Remote(client) => client.delete_workflow(workflow, removal).await,
         }
     }
 

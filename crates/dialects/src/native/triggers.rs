@@ -267,7 +267,7 @@ impl Reader<'_> {
     /// The filter if it can be used; each mistake at its place otherwise.
     pub(crate) fn checked_filter(&mut self, filter: Value, span_at: impl Fn(&str) -> Span) -> Value {
         match Filter::read(&filter) {
-            Ok(_) => filter,
+            Ok(_) => relais_plan::filter::normal(&filter),
             Err(mistakes) => {
                 let problem = |mistake: &Mistake| Problem::error(span_at(&mistake.pointer()), mistake.to_string());
                 self.problems.extend(mistakes.iter().map(problem));

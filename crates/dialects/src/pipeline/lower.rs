@@ -13,7 +13,7 @@ use crate::reader::Reader;
 
 /// What an agent is told: what all steps before it gave, then what the run was started with.
 const PROMPT: &str = "{% if earlier %}--- Prior Step Outputs ---\n\n\
-                      {% for step in earlier %}[{{ step.path }} (agent: {{ step.agent }})]:\n{{ step.output }}\n\n\
+                      {% for step in earlier %}[{{ step.path }} (agent: {{ step.agent }})]:\n{{ step.said }}\n\n\
                       {% endfor %}--- End Prior Step Outputs ---\n\n\
                       {% endif %}{{ input.prompt | default('Follow your instructions.') }}";
 

@@ -151,13 +151,15 @@ impl<'n> Reading<'_, '_, 'n> {
     fn list(&mut self, field: Field<'n>, owner: Option<usize>, place: Place, prefix: &str, first: usize) -> usize {
         let list = self.tree.lists.len();
         self.tree.lists.push(List { owner, place, items: Vec::new() });
+        // An arm without steps does nothing.
+        if let (Place::Arm, Data::List(items)) = (place, &field.node.data)
+            && items.is_empty()
+        {
+            return list;
+        }
         let Some(nodes) = filled(field) else {
-            let help = match place {
-                Place::Arm => "leave it out where nothing is to be done",
-                Place::Top | Place::Lanes => EXAMPLE,
-            };
             let message = format!("`{}` takes a list of at least one step, not {}", field.key, field.node.describe());
-            self.reader.problems.push(Problem::error(field.node.span, message).help(help));
+            self.reader.problems.push(Problem::error(field.node.span, message).help(EXAMPLE));
             return list;
         };
         let depth = owner.map_or(0, |owner| self.tree.items[owner].depth + 1);

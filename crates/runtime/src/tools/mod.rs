@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::tool::{Returned, SavedArtifact, Tool, ToolCall, ToolSpec};
 
 mod artifacts;
+pub mod drift;
 mod http_request;
 mod list_artifacts;
 mod list_files;

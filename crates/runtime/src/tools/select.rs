@@ -11,7 +11,7 @@ use ring::digest;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Tools, listed, mcp, wrong};
+use super::{Tools, drift, listed, mcp, wrong};
 use crate::tool::{Tool, ToolSpec};
 
 /// What there is, and which servers could not be asked.
@@ -27,6 +27,8 @@ pub struct Manifest {
     /// The date, given by the caller.
     pub version: String,
     pub hash: String,
+    /// What is enough to say later which tools have changed, and how.
+    pub known: Value,
     pub tools: Vec<Value>,
 }
 
@@ -148,7 +150,17 @@ impl Manifest {
             hash.update(json!([tool.name, sorted(&tool.parameters)]).to_string().as_bytes());
         }
         let hex: String = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Manifest { version, hash: format!("sha256:{hex}"), tools: tools.into_iter().map(shown).collect() }
+        let known = drift::prints(tools.iter().copied());
+        Manifest { version, hash: format!("sha256:{hex}"), known, tools: tools.into_iter().map(shown).collect() }
+    }
+
+    /// What is kept of it with a workflow; the tools themselves only where that is asked for.
+    pub fn kept(&self) -> Value {
+        let mut kept = json!({ "version": self.version, "hash": self.hash, "known": self.known });
+        if std::env::var("DEBUG_WORKFLOWS").is_ok_and(|value| value == "true") {
+            kept["tools"] = json!(self.tools);
+        }
+        kept
     }
 }
 
@@ -159,7 +171,7 @@ fn shown(tool: &ToolSpec) -> Value {
 }
 
 /// The order of keys is no change.
-fn sorted(value: &Value) -> Value {
+pub(super) fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let ordered: BTreeMap<&String, Value> = fields.iter().map(|(key, value)| (key, sorted(value))).collect();
@@ -182,7 +194,7 @@ fn may_mean(pattern: &str, server: &str) -> bool {
 }
 
 /// `*` stands for any characters. Linear in both: the last star is the only one that ever takes more.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {

@@ -112,6 +112,8 @@ pub struct RunRow {
     /// When time alone makes it go on.
     #[schema(format = DateTime)]
     pub wakes_at: Option<String>,
+    /// How the tools of the workflow had changed since its version was made, in words, when the run was started.
+    pub drift: Option<String>,
 }
 
 /// What was used so far, child runs included.
@@ -182,6 +184,7 @@ impl From<Row> for RunRow {
             error: summary.error.map(RunError::from),
             waits_for: summary.awaits,
             wakes_at: summary.wake_at.map(instant),
+            drift: target.drift,
         }
     }
 }

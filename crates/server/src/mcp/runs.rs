@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Guest;
 use super::arguments::{Arguments, RUN, WORKFLOW};
-use super::attend::{Attended, DEFAULT_WAIT_S, MAX_WAIT_S, attend};
+use super::attend::{Attended, MAX_WAIT_S, attend};
 use super::render::{self, given};
 use super::tools::{Effect, Spec, limit, same_as, text, user_id};
 use super::trouble::trouble;
@@ -19,9 +19,15 @@ const DEFAULT_LISTED: u64 = 20;
 /// As the tool has been described from the beginning.
 const DEFAULT_FAILED: u64 = 10;
 
-pub fn wait_seconds(default: u64) -> Value {
-    json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": default,
-        "description": "How long to wait for the end; 0 answers at once." })
+pub fn wait_seconds() -> Value {
+    json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S,
+        "description": "How long to wait for the end, at most; left out, until it has ended. 0 answers at once." })
+}
+
+/// Of a tool that looks: it waits only if it is asked to.
+fn look_seconds() -> Value {
+    json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0,
+        "description": "How long to wait for the end; left out or 0, it answers at once." })
 }
 
 fn simulate() -> Value {
@@ -33,9 +39,9 @@ pub fn run_spec() -> Spec {
     Spec {
         name: "run_workflow",
         title: "Run a workflow now",
-        about: "Runs a workflow now and waits for its end. Use it when the result is wanted in this conversation. \
-                Answers run_id, status (completed, failed, partial_success, running, waiting, …), final_output, the \
-                result of each executor, and error_message. If it takes longer than wait_seconds or asks a person, the \
+        about: "Runs a workflow now and answers when it has ended, with progress meanwhile where you ask for it. Use it \
+                when the result is wanted in this conversation. Answers run_id, status (completed, failed, partial_success, running, waiting, …), final_output, the \
+                result of each executor, and error_message. If it asks a person, or you gave wait_seconds and it takes longer, the \
                 answer says so in `next`: the run goes on, and get_run or answer_run take its run_id. Cancelling this \
                 call does not cancel the run; cancel_run does.\n\
                 Example: {\"workflow_id\": \"Price Monitor\", \"input\": {\"products\": [\"lamp\"]}}",
@@ -47,7 +53,7 @@ pub fn run_spec() -> Spec {
             "thread_id": text("The conversation that the run belongs to; may be left out."),
             "user_id": user_id(),
             "simulate": simulate(),
-            "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+            "wait_seconds": wait_seconds(),
         }),
         required: &[],
         scope: Scope::Run,
@@ -79,7 +85,7 @@ pub fn execute_spec() -> Spec {
             "thread_id": same_as("threadId"),
             "user_id": user_id(),
             "simulate": simulate(),
-            "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+            "wait_seconds": wait_seconds(),
         }),
         required: &[],
         scope: Scope::Run,
@@ -120,10 +126,14 @@ async fn started(
 pub async fn ended(guest: &Guest, row: Row, words: Format) -> Result<Given, Trouble> {
     let others = render::also_going(&guest.service, &row).await?;
     let (target, is_waiting) = (render::target(&row).to_owned(), row.summary.status == RunStatus::Waiting);
+    let drift = row.summary.target.drift.clone();
     let mut shown = render::run(&guest.service, row, words).await?;
     // The calls of each executor are for who looks closer: get_workflow_run has them.
     shown.remove("executor_runs");
     shown.insert("workflow_id".into(), json!(target));
+    if let Some(drift) = drift {
+        shown.insert("warning".into(), json!(drift));
+    }
     if is_waiting {
         // Formats without a word for it show it as running, and whoever reads that would wait for nothing.
         shown.insert("status".into(), json!(RunStatus::Waiting.word()));
@@ -159,7 +169,7 @@ pub fn get_spec() -> Spec {
                 wrong; with wait_seconds it waits until the run has ended or asks something. targetId is the workflow \
                 for get_workflow, agentId in the trail the agent for get_agent.\n\
                 Example: {\"id\": \"0190a0b0-c0d0-7000-8000-00000000000a\", \"wait_seconds\": 30}",
-        takes: with(run_names(), json!({ "wait_seconds": wait_seconds(0) })),
+        takes: with(run_names(), json!({ "wait_seconds": look_seconds() })),
         required: &[],
         scope: Scope::Read,
         effect: Effect::Reads,
@@ -315,7 +325,7 @@ pub fn resume_spec() -> Spec {
             json!({
                 "redo": { "type": "boolean", "default": false, "description": "Make calls again of which it is not known whether they were made." },
                 "assume": { "description": "Go on as if such a call had answered this." },
-                "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+                "wait_seconds": wait_seconds(),
             }),
         ),
         required: &[],
@@ -359,7 +369,7 @@ pub fn answer_spec() -> Spec {
             json!({
                 "step": text("`step` of the question; may be left out if only one is open."),
                 "answer": { "description": "What the person said, as answer_schema wants it: text, number, true or false, or an object." },
-                "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+                "wait_seconds": wait_seconds(),
             }),
         ),
         required: &["answer"],

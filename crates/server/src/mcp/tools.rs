@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::arguments::Arguments;
 use super::attend::Attended;
 use super::trouble::trouble;
-use super::{Guest, agents, catalog, runs, schedules, workflows};
+use super::{Guest, agents, catalog, deletion, runs, schedules, workflows};
 
 /// What a tool says of itself.
 pub struct Spec {
@@ -87,6 +87,7 @@ tools! {
     ValidateWorkflow = "validate_workflow", workflows::validate_spec, workflows::validate;
     ScheduleWorkflow = "schedule_workflow", schedules::schedule_spec, schedules::schedule;
     CancelWorkflow = "cancel_workflow", schedules::cancel_spec, schedules::cancel;
+    DeleteWorkflow = "delete_workflow", deletion::delete_spec, deletion::delete;
     RunWorkflow = "run_workflow", runs::run_spec, runs::run;
     ExecuteWorkflow = "execute_workflow", runs::execute_spec, runs::execute;
     GetWorkflowRun = "get_workflow_run", runs::get_workflow_run_spec, runs::get_workflow_run;

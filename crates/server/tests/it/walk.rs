@@ -46,6 +46,7 @@ const NEUTRAL: &[(&str, &str)] = &[
     ("from", "2020-01-01"),
     ("full", "1"),
     ("history", "true"),
+    ("keep_runs", "false"),
     ("last_event_id", "1.1"),
     ("limit", "10"),
     ("mcp", "none"),

@@ -30,6 +30,7 @@ fn example(tool: &str) -> Example {
         "get_workflow" | "list_runs" | "list_failed_runs" | "validate_workflow" | "cancel_workflow" => {
             workflow(json!({}))
         }
+        "delete_workflow" => workflow(json!({ "confirm": true, "force": true })),
         "schedule_workflow" => workflow(json!({ "schedule_type": "recurring", "cron_expression": "@daily" })),
         "run_workflow" | "execute_workflow" => workflow(json!({ "wait_seconds": 0 })),
         "get_workflow_run" | "get_run" | "cancel_run" => run(json!({})),

@@ -38,6 +38,9 @@ pub struct Trace {
     /// What of the input nobody gave and a simulation made up: `input.topic`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made_up: Vec<String>,
+    /// How the tools of the workflow had changed since its version was made, when the run was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<String>,
     pub forked_from: Option<RunId>,
     pub parent: Option<RunId>,
     /// Signals and takings-over, in order.
@@ -67,6 +70,15 @@ pub struct StepTrace {
     pub status: StepStatus,
     /// 0 for a step that the run never came to.
     pub attempts: u32,
+    /// How often the model was told what is wrong with its answer, in all attempts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub corrections: u32,
+    /// Where in the journal it was left last; 0 while it has not been.
+    #[serde(skip)]
+    pub left_at: u64,
+    /// A model was asked in this attempt.
+    #[serde(skip)]
+    pub asked: bool,
     pub started_at: Millis,
     pub ended_at: Option<Millis>,
     /// The arm that was taken, the reason a loop ended.
@@ -86,6 +98,9 @@ pub struct StepTrace {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CallTrace {
     pub id: CommandId,
+    /// Where in the journal it was asked for.
+    #[serde(skip)]
+    pub position: u64,
     /// `model`, `tool`, `run`, `sleep`, `person`, `signal`, `event`.
     pub what: Word,
     pub name: String,
@@ -125,7 +140,27 @@ pub struct ArtifactTrace {
     pub hash: String,
 }
 
+/// Events of one entry are numbered below this; the views of the database count in the same way.
+const EVENTS_PER_ENTRY: u64 = 1_000_000;
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 impl StepTrace {
+    /// Further tries and corrections together.
+    pub fn retry_count(&self) -> u32 {
+        self.attempts.saturating_sub(1) + self.corrections
+    }
+
+    /// What is said to a model that was asked before in this attempt, and is no result of a tool, corrects it.
+    fn note_asked(&mut self, command: &Command) {
+        let Command::CallModel { say, .. } = command else { return };
+        let corrects = say.iter().any(|message| matches!(message, Message::User { .. } | Message::Tool { .. }));
+        self.corrections += u32::from(self.asked && corrects);
+        self.asked = true;
+    }
+
     /// A step of which nothing is known yet but that it has begun.
     fn begun(plan: &Plan, place: (ScopeId, NodeId), path: String, at: Millis) -> StepTrace {
         let node = plan.node(place.1);
@@ -138,6 +173,9 @@ impl StepTrace {
             kind: node.kind.clone(),
             status: StepStatus::Running,
             attempts: 1,
+            corrections: 0,
+            left_at: 0,
+            asked: false,
             started_at: at,
             ended_at: None,
             note: None,
@@ -156,7 +194,8 @@ impl Trace {
         let mut writer = Writer::new(program, entries)?;
         for entry in entries.iter().skip(1) {
             writer.run.begin(entry.at, entry.events.first());
-            for event in &entry.events {
+            for (nth, event) in (0..).zip(&entry.events) {
+                writer.position = entry.seq * EVENTS_PER_ENTRY + nth;
                 writer.write(event, entry.at);
                 writer.run.apply(event)?;
             }
@@ -168,6 +207,8 @@ impl Trace {
 struct Writer<'a> {
     program: &'a Program,
     run: Run,
+    /// Of the event that is being told.
+    position: u64,
     steps: Vec<StepTrace>,
     /// The trace of the latest instance of a node in a scope.
     open: HashMap<(ScopeId, NodeId), usize>,
@@ -182,7 +223,7 @@ impl<'a> Writer<'a> {
         let first = entries.first().ok_or_else(|| Corrupt { seq: 0, what: "it is empty".into() })?;
         let run = Run::open(first)?;
         let (open, calls) = (HashMap::new(), HashMap::new());
-        Ok(Writer { program, run, steps: Vec::new(), open, calls, signals: Vec::new(), forked_from: None })
+        Ok(Writer { program, run, position: 0, steps: Vec::new(), open, calls, signals: Vec::new(), forked_from: None })
     }
 
     fn write(&mut self, event: &Event, at: Millis) {
@@ -208,7 +249,7 @@ impl<'a> Writer<'a> {
         }
         if let (true, Some(index)) = (attempt > 0, self.open.get(&(scope, node))) {
             let step = &mut self.steps[*index];
-            step.attempts = attempt + 1;
+            (step.attempts, step.asked) = (attempt + 1, false);
             (step.status, step.ended_at, step.error) = (StepStatus::Running, None, None);
             return;
         }
@@ -225,13 +266,16 @@ impl<'a> Writer<'a> {
     fn asked(&mut self, id: CommandId, place: (ScopeId, NodeId), command: &Command, at: Millis) {
         let Some(index) = self.open.get(&place).copied() else { return };
         let (what, name, input) = described(command);
+        let position = self.position;
         let step = &mut self.steps[index];
+        step.note_asked(command);
         self.calls.insert(id, (index, step.calls.len()));
         step.calls.push(CallTrace {
             id,
             what: what.into(),
             name,
             use_id: use_id(command),
+            position,
             status: "running".into(),
             input,
             output: Value::Null,
@@ -308,6 +352,7 @@ impl<'a> Writer<'a> {
         };
         let step = &mut self.steps[index];
         step.status = left.status;
+        step.left_at = self.position;
         step.ended_at = Some(at);
         step.output = left.output.clone();
         step.text = left.text.clone();
@@ -367,6 +412,7 @@ impl<'a> Writer<'a> {
             thread: run.opened.thread.clone(),
             simulated: run.opened.mode.simulate,
             made_up: run.opened.mode.made_up.clone(),
+            drift: run.opened.target.drift.clone(),
             forked_from: self.forked_from,
             parent: run.opened.parent.as_ref().map(|p| p.run),
             signals: self.signals,

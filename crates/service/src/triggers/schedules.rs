@@ -171,7 +171,7 @@ impl Service {
         check_input(&checked.plan, &on.input)?;
         let now = (self.core.clock.now(), self.timezone());
         let trigger = TriggerRecord::set(workflow.id, set.branch.clone(), on, Origin::Call, now)?;
-        let trigger = TriggerRecord { by_tool: set.by_tool, ..trigger };
+        let trigger = TriggerRecord { by_tool: set.by_tool, said: set.cron.clone(), ..trigger };
         // A time that is past is refused, also while the workflow is paused.
         self.understood(&trigger)?;
         let mut edits = Vec::new();

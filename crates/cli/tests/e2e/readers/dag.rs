@@ -308,7 +308,7 @@ Received data:
 
 #[test]
 fn output_is_corrected_with_the_message_and_the_history() {
-    // keeps E-10, E-11
+    // keeps E-10, E-11, E-16, E-37
     let workflow = r#"
 personas:
   - agent_name: "ExtractInfoAgent"
@@ -329,6 +329,8 @@ workflow: { nodes: [{ id: extract_info, agent_persona: "ExtractInfoAgent" }] }
     assert!(correction["text"].as_str().unwrap().starts_with(EXPLAINED), "{correction}");
     // The first attempt is never asked for again.
     assert_eq!(heard.len(), 4);
+    let state = project.home.relais(&["show", "--last", "--format", "dag"]).expect(0).json();
+    assert_eq!(state["workflow_execution"]["node_states"][node]["retry_count"], 1, "{state:#}");
     // After three corrections the node fails, and what was wanted and what came is beside what is wrong.
     let stubborn = (0..9).map(|n| if n == 0 { save(0, json!({ "email": 12345 })) } else { mark(n) }).collect();
     let project = Project::new(workflow, vec![stubborn]);

@@ -108,6 +108,35 @@ fn every_agent_is_told_what_those_before_it_gave() {
     assert_eq!(told.stdout.trim(), "publisher says {{ x }}");
 }
 
+// keeps C-31
+#[test]
+fn what_was_said_is_handed_on_as_it_was_said_and_an_empty_arm_does_nothing() {
+    let file = |arms: &str| {
+        format!(
+            "{}  review: {{ model: openai/review, instruction: Review., {REVIEW} }}\nworkflow:\n\
+             \x20 - {{ type: agent, name: review }}\n\
+             \x20 - {{ type: condition, condition: \"{{{{ $steps.review.output.ok }}}}\", {arms} }}\n\
+             \x20 - {{ type: agent, name: last }}\n",
+            agents(&["other", "last"])
+        )
+    };
+    let other = "[{ type: agent, name: other }]";
+    for (arms, order) in [
+        (format!("true: [], false: {other}"), vec!["review", "last"]),
+        (format!("true: {other}, false: []"), vec!["review", "other", "last"]),
+        ("true: [], false: []".to_owned(), vec!["review", "last"]),
+    ] {
+        // Neither in our order of keys nor with our spaces.
+        let told = run(&file(&arms), 0, |agent, _| match agent {
+            "review" => Behaviour::say("{ \"why\":\"fine\",   \"ok\" : true }"),
+            _ => Behaviour::say("done"),
+        });
+        assert_eq!(told.order(), order, "{arms}");
+        let heard = told.heard("last", "user");
+        assert!(heard.contains("[review (agent: review)]:\n{ \"why\":\"fine\",   \"ok\" : true }\n"), "{heard}");
+    }
+}
+
 // keeps C-06, C-07, C-08
 #[test]
 fn a_rejected_translation_is_done_again() {

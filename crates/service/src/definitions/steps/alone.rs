@@ -37,6 +37,6 @@ impl Service {
         self.keep_plan(&plan).await?;
         let (manifest, target) = (String::new(), Target::default());
         let (hash, plan) = (plan.hash(), Arc::new(plan));
-        Ok(Checked { plan, hash, format, children: Vec::new(), version: 0, manifest, target, warnings: Vec::new() })
+        Ok(Checked { plan, hash, format, children: Vec::new(), version: 0, manifest, target })
     }
 }

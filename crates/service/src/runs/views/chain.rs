@@ -7,7 +7,7 @@ use relais_engine::{StepStatus, Stored, Usage, agent_of};
 use relais_plan::{LargeValues, Node, NodeId, Op, Plan, Task};
 use serde_json::{Value, json};
 
-use super::{Seen, Shown, call_of, instant, ms, run_word};
+use super::{Seen, Shown, call_of, instant, ms, run_word, said_to};
 use crate::runs::trace::{CallTrace, Tree};
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
@@ -45,6 +45,8 @@ struct Executor<'a, 'o> {
     first: Seen<'a, 'o>,
     calls: Vec<&'a CallTrace>,
     usage: Usage,
+    /// Further tries and corrections, of itself and inside it.
+    retries: u32,
 }
 
 impl<'a, 'o> Executor<'a, 'o> {
@@ -54,7 +56,8 @@ impl<'a, 'o> Executor<'a, 'o> {
         let mut executors = Vec::new();
         for index in 0..seen.len() {
             let Some(step) = seen[index].take_if(|seen| is_executor(shown.plan, seen.step.place.1)) else { continue };
-            let mut executor = Executor { calls: step.calls().collect(), usage: step.step.usage, first: step };
+            let (usage, retries) = (step.step.usage, step.step.retry_count());
+            let mut executor = Executor { calls: step.calls().collect(), usage, retries, first: step };
             let mut todo = tree.inside[index].clone();
             while let Some(inner) = todo.pop() {
                 todo.extend(&tree.inside[inner]);
@@ -70,6 +73,7 @@ impl<'a, 'o> Executor<'a, 'o> {
         if let Some(seen) = inner {
             self.calls.extend(seen.calls());
             self.usage.add(&seen.step.usage);
+            self.retries += seen.step.retry_count();
         }
     }
 
@@ -82,7 +86,6 @@ impl<'a, 'o> Executor<'a, 'o> {
             "started_at": instant(step.started_at),
             "completed_at": step.ended_at.map(instant),
             "duration_ms": ms(step.started_at, step.ended_at),
-            "input": self.first.input(),
             "model": self.model(),
             "tools_used": self.tools(),
             "tokens": {
@@ -90,10 +93,13 @@ impl<'a, 'o> Executor<'a, 'o> {
                 "completion": self.usage.completion,
                 "total": self.usage.prompt + self.usage.completion,
             },
-            "tool_calls": self.calls.iter().filter(|call| call.what == "tool").map(|call| tool_call(call)).collect::<Vec<Value>>(),
+            "tool_calls": self.calls.iter().filter(|call| call.what == "tool").map(|call| tool_call(shown, call)).collect::<Vec<Value>>(),
             "error_message": step.error.as_ref().map(|error| &error.message),
-            "retry_count": step.attempts.saturating_sub(1),
+            "retry_count": self.retries,
         });
+        if let Some(first) = self.calls.first() {
+            give(&mut told, shown, first, received(first));
+        }
         match &step.output {
             Some(Stored::Blob(blob)) => {
                 told["structured_output_ref"] = reference(shown, &step.key, &blob.hash);
@@ -148,17 +154,38 @@ fn never_ran(node: &Node) -> Value {
     })
 }
 
-fn tool_call(call: &CallTrace) -> Value {
-    json!({
+/// What an executor was given: its task and what those before it gave, as they stood in what its model was told first.
+fn received(call: &CallTrace) -> Value {
+    if call.what != "model" {
+        return call.input.clone();
+    }
+    json!({ "system_prompt": said_to(call, "system"), "prompt": said_to(call, "user") })
+}
+
+/// A large input is not repeated: where it lies is told, and how it begins.
+fn give(told: &mut Value, shown: &Shown<'_>, call: &CallTrace, input: Value) {
+    match Stored::new(input, shown.plan.limits.inline_bytes).0 {
+        Stored::Value(input) => told["input"] = input,
+        Stored::Blob(blob) => {
+            let row = format!("{}/{}", shown.trace.run, call.position);
+            told["input_ref"] = json!({ "type": "db", "table": "journal_events", "row_id": row });
+            told["input_summary"] = json!(blob.summary);
+        }
+    }
+}
+
+fn tool_call(shown: &Shown<'_>, call: &CallTrace) -> Value {
+    let mut told = json!({
         "tool": call.name,
-        "input": call.input,
         "output": call.output,
         "status": if call.status == "cancelled" { "failed" } else { &*call.status },
         "error_message": call.error.as_ref().map(|error| &error.message),
         "duration_ms": call.answered_at.map(|_| call.ms),
         "started_at": instant(call.asked_at),
         "completed_at": call.answered_at.map(instant),
-    })
+    });
+    give(&mut told, shown, call, call.input.clone());
+    told
 }
 
 /// Where a value lies that is too large to stand in the journal.

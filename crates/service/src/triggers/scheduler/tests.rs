@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use relais_engine::{Entry, Event, FORMAT, Millis, RunId, RunStatus, Signal, Summary};
-use relais_plan::time::parse_instant;
+use relais_plan::time::{format_instant, parse_instant};
 use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn, schedule};
 use relais_runtime::clock::Clock;
 use relais_runtime::settings::Settings;
@@ -669,6 +669,33 @@ async fn each_branch_goes_by_its_own_mode_whatever_becomes_of_the_others() {
     world.clock.add(60 * MINUTE);
     world.service.fire_due().await.unwrap();
     assert_eq!(by_branch(&world).await, counts(2, 2));
+}
+
+/// The times at which a schedule in words fires in the first days of a year.
+async fn fires_at(set: SetSchedule, expected: &[&str]) {
+    let world = World::new().await;
+    let said = format!("{set:?}");
+    let id = world.service.schedule("tick", set).await.unwrap().trigger.uuid;
+    for _ in 0..2 * 24 * 5 {
+        world.clock.add(30 * MINUTE);
+        world.service.fire_due().await.unwrap();
+        world.end_runs(RunStatus::Completed).await;
+    }
+    let fired = world.fired().await.remove(&id).unwrap_or_default();
+    let times: Vec<String> = fired.into_iter().map(|at| format_instant(at)[..16].to_owned()).collect();
+    assert_eq!(times, expected, "{said}");
+}
+
+// keeps A-21
+#[tokio::test]
+async fn schedules_in_words_fire_at_their_times() {
+    let cron = |text: &str| SetSchedule { cron: Some(text.into()), ..SetSchedule::default() };
+    let nine = ["2026-01-01T09:00", "2026-01-02T09:00", "2026-01-03T09:00", "2026-01-04T09:00", "2026-01-05T09:00"];
+    fires_at(cron("daily at 9am"), &nine).await;
+    // The third and the fourth are a weekend.
+    fires_at(cron("0 9 * * MON-FRI"), &[nine[0], nine[1], nine[4]]).await;
+    fires_at(cron("every weekday at 9am"), &[nine[0], nine[1], nine[4]]).await;
+    fires_at(SetSchedule { at: Some("tomorrow 9am".into()), ..SetSchedule::default() }, &[nine[1]]).await;
 }
 
 // keeps A-32
