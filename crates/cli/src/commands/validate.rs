@@ -46,7 +46,7 @@ fn check(definitions: &Definitions, file: &Path, options: &ReadOptions) -> Resul
     let paint = Paint::stderr();
     let unreadable = |error: relais_service::Error| format!("{} {error}", paint.red("error:"));
     let whole = definitions.read_whole(file, options).map_err(unreadable)?;
-    let problems = whole.main.render(paint.0);
+    let problems = screen::colored(&whole.main.render(paint.0));
     if whole.has_errors() {
         return Err(format!("{problems}{}: {}", file.display(), paint.red(&counts(&whole.main))));
     }

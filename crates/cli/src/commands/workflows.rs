@@ -193,13 +193,13 @@ async fn show(session: &Session, workflow: &str, json: bool) -> anyhow::Result<E
     }
     let alias = one.alias.as_ref().map(|alias| format!("  alias {alias}")).unwrap_or_default();
     let published = if one.published { "  published" } else { "" };
-    let name = Paint::stderr().bold(&screen::for_terminal(&one.name));
+    let name = Paint::stderr().bold(&words::line(&one.name));
     screen::note(&format!("{name}  {}  version {}{published}\n{}{alias}", status(&one), one.version, one.id));
     if !one.description.is_empty() {
-        screen::note(&screen::for_terminal(&one.description));
+        screen::note(&one.description);
     }
     // The text alone on standard output: it can be saved as a file again.
-    one.definition.iter().try_for_each(|text| screen::out(text.trim_end()))?;
+    one.definition.iter().try_for_each(|text| screen::data(text.trim_end()))?;
     Ok(Exit::Done)
 }
 
@@ -211,7 +211,7 @@ async fn keep(session: &Session, save: Save) -> anyhow::Result<Exit> {
     let shelving = Shelving { name, alias, description, definition, format, ..Shelving::default() };
     match session.shelve(to.as_deref(), shelving).await {
         Ok(kept) => {
-            screen::note(&format!("{} is kept as version {}", screen::for_terminal(&kept.name), kept.version));
+            screen::note(&format!("{} is kept as version {}", words::line(&kept.name), kept.version));
             screen::out(&kept.id.to_string())?;
             Ok(Exit::Done)
         }
@@ -227,7 +227,7 @@ async fn publish(session: &Session, workflow: &str, published: bool) -> anyhow::
     let shelving = Shelving { published: Some(published), ..Shelving::default() };
     let kept = session.shelve(Some(workflow), shelving).await?;
     let how = if published { "is offered as a tool and an agent" } else { "is no longer offered" };
-    screen::note(&format!("{} {how}", screen::for_terminal(&kept.name)));
+    screen::note(&format!("{} {how}", words::line(&kept.name)));
     Ok(Exit::Done)
 }
 
@@ -248,27 +248,27 @@ async fn show_old(session: &Session, workflow: &str, version: u64, json: bool) -
     if json {
         return json_lines(&[one]);
     }
-    screen::note(&screen::for_terminal(&format!("version {}  {}  {}", one.version, one.reason, one.created_at)));
-    one.definition.iter().try_for_each(|text| screen::out(text.trim_end()))?;
+    screen::note(&format!("version {}  {}  {}", one.version, words::line(&one.reason), one.created_at));
+    one.definition.iter().try_for_each(|text| screen::data(text.trim_end()))?;
     Ok(Exit::Done)
 }
 
 async fn roll_back(session: &Session, workflow: &str, to: u64) -> anyhow::Result<Exit> {
     let kept = session.roll_back(workflow, to).await?;
-    let name = screen::for_terminal(&kept.name);
+    let name = words::line(&kept.name);
     screen::note(&format!("{name} is at version {}, which says what version {to} said", kept.version));
     Ok(Exit::Done)
 }
 
 async fn set(session: &Session, workflow: &str, status: WorkflowStatus, how: &str) -> anyhow::Result<Exit> {
     let kept = session.set_status(workflow, status).await?;
-    screen::note(&format!("{} {how}", screen::for_terminal(&kept.name)));
+    screen::note(&format!("{} {how}", words::line(&kept.name)));
     Ok(Exit::Done)
 }
 
 async fn delete(session: &Session, workflow: &str, force: bool) -> anyhow::Result<Exit> {
     session.delete_workflow(workflow, force).await?;
-    let name = screen::for_terminal(workflow);
+    let name = words::line(workflow);
     screen::note(&format!("deleted {name} with its triggers and schedules; its runs stay"));
     Ok(Exit::Done)
 }
