@@ -55,7 +55,7 @@ pub use serving::{END_TIME, Readiness, Running};
 pub use tokens::{NewToken, Whose};
 pub use triggers::decisions::Decision;
 pub use triggers::events::{Effects, Happened};
-pub use triggers::hooks::Posted;
+pub use triggers::hooks::{HookAddress, Posted};
 pub use triggers::schedules::{Rhythm, SetSchedule, Timed, Understood};
 pub use triggers::sent::Fate;
 pub use triggers::signature;
