@@ -79,13 +79,14 @@ pub fn close(path: &Path) {
 }
 
 /// Is it something that others may look into?
+#[cfg(unix)]
 pub fn is_open(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        return std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & OTHERS != 0);
-    }
-    #[cfg(not(unix))]
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & OTHERS != 0)
+}
+
+#[cfg(not(unix))]
+pub fn is_open(_: &Path) -> bool {
     false
 }
 

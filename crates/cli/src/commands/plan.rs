@@ -188,7 +188,7 @@ impl View<'_> {
         };
         let mut lines =
             vec![format!("agent {name}: {models}, at most {}", words::counted(agent.max_turns as usize, "turn"))];
-        lines.extend(agent.description.iter().map(|said| format!("described as {}", said)));
+        lines.extend(agent.description.iter().map(|said| format!("described as {said}")));
         if !agent.tools.is_empty() {
             let tools: Vec<String> = agent.tools.iter().map(|tool| self.tool(tool)).collect();
             lines.push(format!("tools {}", tools.join(", ")));

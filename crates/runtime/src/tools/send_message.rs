@@ -252,7 +252,7 @@ mod tests {
         let tool = tool(&[
             ("mail", command(&format!("cat > '{}'", file.display()))),
             ("bad", command("echo no route >&2; exit 7")),
-            ("told", command("test \"$TOKEN\" = geheim-geheim && ! tr '\\0' ' ' < /proc/$$/cmdline | grep heim")),
+            ("told", command("test ${#TOKEN} = 13 && ! tr '\\0' ' ' < /proc/$$/cmdline | grep -qF \"$TOKEN\"")),
             ("shown", Channel { command: Some(vec!["page".into(), "--token=${token}".into()]), ..Channel::default() }),
         ]);
         bench

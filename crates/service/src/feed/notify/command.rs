@@ -18,7 +18,7 @@ pub async fn send(
     senders: &Senders,
 ) -> Result<(), Failed> {
     let program = Program::of_channel(argv, env, &senders.secrets, message.body());
-    let program = program.map_err(|why| Failed::for_good(why))?;
+    let program = program.map_err(Failed::for_good)?;
     let bounds = Bounds { time: senders.command_time, output_bytes: OUTPUT_BYTES_MAX };
     let finished = process::run(&program, bounds).await.map_err(failed)?;
     if finished.exit_code == 0 {
