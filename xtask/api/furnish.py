@@ -101,6 +101,7 @@ def everything():
         "schedule": made(f"/api/v1/workflows/{main}/schedules", times, "id"),
         "notification": notifications(4),
         "hook": ["parcels"],
+        "user": [ask("GET", "/api/v1/whoami")["user_id"]],
         "token": [token["token"]["id"] for token in tokens],
         "artifact": ["note.md"],
         "version": [1, 2],
@@ -123,6 +124,8 @@ PLACES = {
     "notifications/{id}": "notification",
     "tokens/{id}": "token",
     "hooks/{id}": "hook",
+    "hooks/{user}": "user",
+    "{user}/{id}": "hook",
     "artifacts/{name}": "artifact",
     "versions/{version}": "version",
 }

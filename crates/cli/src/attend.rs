@@ -185,7 +185,7 @@ impl Attended<'_> {
             Rest::Waiting(awaits) => {
                 if self.manner.style == Style::Json {
                     let line = json!({ "event": "waiting", "run": self.run, "awaits": awaits });
-                    screen::out_if_read(&line.to_string())?;
+                    screen::data_if_read(&line.to_string())?;
                 }
                 self.ask().await?;
                 screen::note(&format!("run {} is waiting", self.run));
@@ -198,13 +198,13 @@ impl Attended<'_> {
         let output = self.session.output(self.run).await?;
         if self.manner.style == Style::Json {
             let line = json!({ "event": "output", "run": self.run, "status": status, "output": output });
-            screen::out_if_read(&line.to_string())?;
+            screen::data_if_read(&line.to_string())?;
             return Ok(Exit::of(status));
         }
         self.sum_up(status);
         let has_result = status.is_success() || status == RunStatus::PartialSuccess;
         if has_result && !output.is_null() {
-            screen::out_if_read(&words::full(&output))?;
+            screen::data_if_read(&words::full(&output))?;
         }
         Ok(Exit::of(status))
     }
@@ -217,7 +217,7 @@ impl Attended<'_> {
         let Some(Notice { what: What::RunEnded { usage, ms, error, .. }, .. }) = &self.ended else { return };
         screen::note(&format!("{colored}  {}  run {}", words::effort(Some(*ms), usage), self.run));
         if let Some(error) = error {
-            screen::note(&format!("{} {error}", paint.red("error:")));
+            screen::note(&format!("{} {}", paint.red("error:"), words::hanging(&error.to_string())));
         }
         if !status.is_success() {
             screen::note(&format!("  relais show {run}\n  relais resume {run}", run = self.run));

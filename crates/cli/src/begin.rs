@@ -144,7 +144,7 @@ fn no_such(name: &str, error: Error) -> Error {
 pub fn show(source: &Source, findings: Vec<Finding>) {
     let problems: Vec<Problem> = findings.into_iter().map(problem).collect();
     if !problems.is_empty() {
-        screen::note(&source.render(&problems, Paint::stderr().0));
+        screen::note(&screen::colored(&source.render(&problems, Paint::stderr().0)));
     }
 }
 

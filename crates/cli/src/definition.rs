@@ -67,7 +67,7 @@ async fn read_and_checked(
     model: Option<&str>,
 ) -> anyhow::Result<Option<Checked>> {
     let definition = service.read(file, options)?;
-    let problems = definition.render(Paint::stderr().0);
+    let problems = screen::colored(&definition.render(Paint::stderr().0));
     if !problems.is_empty() {
         screen::note(&problems);
     }

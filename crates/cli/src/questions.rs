@@ -23,9 +23,9 @@ pub async fn told(session: &Session, run: RunId) -> anyhow::Result<Vec<String>> 
 }
 
 pub fn question(run: RunId, waits: &Waits) -> String {
-    let mut lines = vec![format!("? {}", waits.question.question)];
+    let mut lines = vec![format!("? {}", words::hanging(&waits.question.question))];
     if let Some(call) = &waits.question.approves {
-        lines.push(format!("  {} {}", call.tool, words::brief(&call.arguments, SHOWN_CHARS)));
+        lines.push(format!("  {} {}", words::line(&call.tool), words::brief(&call.arguments, SHOWN_CHARS)));
     }
     if !waits.question.show.is_null() && waits.question.approves.is_none() {
         lines.push(format!("  {}", words::brief(&waits.question.show, SHOWN_CHARS)));
@@ -33,7 +33,7 @@ pub fn question(run: RunId, waits: &Waits) -> String {
     if let Some(at) = waits.question.deadline {
         lines.push(format!("  until {}", words::instant(at)));
     }
-    let step = words::quoted(&waits.step);
+    let step = words::quoted(&words::line(&waits.step));
     lines.push(format!("  relais answer {run} --step {step} {}", example(waits)));
     lines.join("\n")
 }
@@ -56,8 +56,12 @@ fn other(run: RunId, await_: &str) -> Option<String> {
         return Some(format!("paused\n  relais resume {run}"));
     }
     if let Some(name) = await_.strip_prefix("signal:") {
-        return Some(format!("waits for the signal {name}\n  relais signal {run} {}", words::quoted(name)));
+        return Some(format!(
+            "waits for the signal {}\n  relais signal {run} {}",
+            words::line(name),
+            words::quoted(name)
+        ));
     }
     // Events come in with the same words as signals until a server receives them.
-    await_.strip_prefix("event:").map(|name| format!("waits for the event {name}"))
+    await_.strip_prefix("event:").map(|name| format!("waits for the event {}", words::line(name)))
 }

@@ -1,6 +1,7 @@
 //! Numbers, times and values as people read them.
 
 use relais_engine::{Millis, Usage};
+use relais_plan::text::{is_name, one_line};
 use relais_plan::time::format_duration;
 use serde_json::Value;
 
@@ -63,15 +64,25 @@ pub fn shorten(text: &str, chars: usize) -> String {
             line.push('…');
             break;
         }
-        line.push(if letter.is_control() { ' ' } else { letter });
+        line.push(if is_name(letter.encode_utf8(&mut [0; 4])) { letter } else { ' ' });
     }
     line
+}
+
+/// A name or a word of others, which stays in its line.
+pub fn line(text: &str) -> String {
+    one_line(text).into_owned()
+}
+
+/// Text of others below a line of ours: what it says on further lines is set in, and cannot be taken for ours.
+pub fn hanging(text: &str) -> String {
+    text.replace('\n', "\n    ")
 }
 
 /// In full: text as it is, anything else as indented JSON.
 pub fn full(value: &Value) -> String {
     match value {
-        Value::String(text) => crate::screen::for_terminal(text).into_owned(),
+        Value::String(text) => text.clone(),
         other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
     }
 }

@@ -107,6 +107,9 @@ pub struct Provider {
     pub api_key_env: Option<String>,
     pub max_concurrent: Option<usize>,
     pub requests_per_minute: Option<u32>,
+    /// Variables whose values are not sent to this address, because somebody else than the user named it.
+    #[serde(skip)]
+    pub withheld: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -162,6 +165,8 @@ pub struct SearchSettings {
 pub struct Channel {
     pub webhook: Option<String>,
     pub command: Option<Vec<String>>,
+    /// Variables of the command; values may name secrets as `${NAME}`.
+    pub env: BTreeMap<String, String>,
 }
 
 /// What those may do who reach the server over the network.
@@ -182,6 +187,8 @@ pub struct AuthSettings {
     pub jwks_url: Option<String>,
     /// The claim that holds the user's id; absent means `sub`.
     pub user_claim: Option<String>,
+    /// Stands before that claim in the user's id; absent means the issuer without its scheme, and `|`.
+    pub user_prefix: Option<String>,
     /// The claim that holds the scopes; absent means `scope`.
     pub scope_claim: Option<String>,
     /// How far the issuer's clock may be off; absent means a minute.
@@ -225,6 +232,8 @@ pub struct NotifyChannel {
     pub secret: Option<String>,
     pub email: Vec<String>,
     pub command: Vec<String>,
+    /// Variables of the command; values may name secrets as `${NAME}`.
+    pub env: BTreeMap<String, String>,
     /// Told of all workflows whose files name nobody.
     pub default: bool,
 }

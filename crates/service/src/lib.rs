@@ -56,7 +56,7 @@ pub use serving::{END_TIME, Readiness, Running};
 pub use tokens::{NewToken, Whose};
 pub use triggers::decisions::Decision;
 pub use triggers::events::{Effects, Happened};
-pub use triggers::hooks::Posted;
+pub use triggers::hooks::{HookAddress, Posted};
 pub use triggers::schedules::{Rhythm, SetSchedule, Timed, Understood};
 pub use triggers::sent::Fate;
 pub use triggers::signature;
@@ -104,7 +104,7 @@ impl Service {
 
     fn open_as(config: Config, hands_off: bool) -> Result<Service, Error> {
         let home = &config.home;
-        make_home(home).map_err(|e| Error::folder(home, &e))?;
+        config::make_home(home).map_err(|e| Error::folder(home, &e))?;
         let file = Arc::new(SqliteStore::open(config.database(), Options::default())?);
         Service::assemble(config, file.clone(), Some(file), Arc::new(SystemClock), hands_off)
     }
@@ -196,13 +196,4 @@ impl Service {
     pub async fn shut_down(&self) {
         self.core.worker.shut_down().await;
     }
-}
-
-/// The folder holds prompts, answers and files: it is made for its owner alone. One that is there stays as it is.
-fn make_home(path: &std::path::Path) -> std::io::Result<()> {
-    let mut folder = std::fs::DirBuilder::new();
-    folder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
-    folder.create(path)
 }

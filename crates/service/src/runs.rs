@@ -18,6 +18,7 @@ use std::time::Duration;
 use relais_engine::rewind;
 use relais_engine::*;
 use relais_plan::schema::{Violation, complaint};
+use relais_plan::text::is_name;
 use relais_plan::{Budget, Schema};
 use relais_runtime::Rest;
 use relais_runtime::prepare::load_plan;
@@ -327,7 +328,7 @@ impl Service {
 
     /// Gives a named signal to a run that waits for it, or will.
     pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
-        if name.is_empty() || name.len() > MAX_SIGNAL_BYTES || name.chars().any(char::is_control) {
+        if name.is_empty() || name.len() > MAX_SIGNAL_BYTES || !is_name(name) {
             let text = format!("the `name` of a signal is a text of 1 to {MAX_SIGNAL_BYTES} bytes in one line");
             return Err(Error::Invalid(text));
         }

@@ -255,15 +255,24 @@ impl Service {
         kept::put(self.user(), &it, Expect::Revision(at.revision))
     }
 
-    /// Keeps a new trigger, and what leads to it from outside, if anything does; somebody else's hook of that name is in the way.
+    /// Keeps a new trigger, and what leads to it from outside, if anything does; another hook of that name of the same user
+    /// is in the way.
     pub(crate) fn new_trigger_edits(&self, trigger: &TriggerRecord) -> Result<Vec<Edit>, Error> {
         let mut edits = vec![kept::put(self.user(), trigger, Expect::Absent)?];
         if let Some(id) = trigger.hook() {
             let hook = Hook { id: id.to_owned(), owner: self.user().to_owned(), trigger: trigger.uuid };
-            edits.push(kept::put(hooks::NOBODY, &hook, Expect::Absent)?);
+            edits.push(kept::put(self.hook_owner(trigger), &hook, Expect::Absent)?);
         }
         edits.extend(self.listener_edit(trigger)?);
         Ok(edits)
+    }
+
+    /// An id that an author chose is that user's own; one that was made here is found without knowing whose it is.
+    fn hook_owner(&self, trigger: &TriggerRecord) -> &str {
+        match trigger.origin {
+            Origin::Definition => self.user(),
+            Origin::Call => hooks::NOBODY,
+        }
     }
 
     /// What an event finds this trigger by, as it is now.
@@ -273,7 +282,7 @@ impl Service {
 
     /// All that goes with a trigger; what was decided about it follows in a while (`Gone`).
     pub(crate) fn remove_trigger_edits(&self, at: &At<TriggerRecord>) -> Result<Vec<Edit>, Error> {
-        let hook = at.it.hook().map(|id| kept::remove::<Hook>(hooks::NOBODY, id, Expect::Any));
+        let hook = at.it.hook().map(|id| kept::remove::<Hook>(self.hook_owner(&at.it), id, Expect::Any));
         let trigger = kept::remove::<TriggerRecord>(self.user(), &at.it.id(), Expect::Revision(at.revision));
         let listener = at.it.listener().map(|it| kept::remove::<Listener>(self.user(), &it.id(), Expect::Any));
         let refused = at.it.hook().map(|_| kept::remove::<Refused>(self.user(), &at.it.id(), Expect::Any));

@@ -30,6 +30,7 @@ mod show;
 mod signal;
 mod token;
 mod tools;
+mod trust;
 mod usage;
 mod validate;
 mod watch;
@@ -73,6 +74,7 @@ pub enum Command {
     Schema(schema::Args),
     Serve(serve::Args),
     Token(token::Args),
+    Trust(trust::Args),
     Doctor(doctor::Args),
     Prune(prune::Args),
     Backup(backup::Args),
@@ -114,6 +116,7 @@ impl Command {
             Command::Schema(args) => schema::run(args),
             Command::Serve(args) => serve::run(args, global),
             Command::Token(args) => token::run(args, global),
+            Command::Trust(args) => trust::run(args, global),
             Command::Doctor(args) => doctor::run(args, global),
             Command::Prune(args) => prune::run(args, global),
             Command::Backup(args) => backup::run(args, global),

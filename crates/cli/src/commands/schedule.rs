@@ -187,7 +187,7 @@ async fn preview(session: &Session, time: Time, json: bool) -> anyhow::Result<Ex
     if json {
         return json_lines(&[foreseen]);
     }
-    screen::note(&screen::for_terminal(&foreseen.schedule));
+    screen::note(&foreseen.schedule);
     foreseen.next_times_local.iter().try_for_each(|time| screen::out(time))?;
     Ok(Exit::Done)
 }
@@ -198,7 +198,7 @@ fn told(planned: &Planned, what: &str) {
 
 fn understood(schedule: &str, times: &[String]) -> String {
     let times = if times.is_empty() { String::new() } else { format!(": {}", times.join(", ")) };
-    screen::for_terminal(&format!("{schedule}{times}")).into_owned()
+    format!("{schedule}{times}")
 }
 
 async fn decisions(session: &Session, schedule: Uuid, json: bool) -> anyhow::Result<Exit> {

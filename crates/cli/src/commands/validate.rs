@@ -62,7 +62,7 @@ fn check(definitions: &Definitions, file: &Path, args: &Args) -> Result<String, 
             screen::note(&format!("{} {silent}", paint.yellow("not asked:")));
         }
     }
-    let problems = whole.main.render(paint.0);
+    let problems = screen::colored(&whole.main.render(paint.0));
     if whole.has_errors() {
         return Err(format!("{problems}{}: {}", file.display(), paint.red(&counts(&whole.main))));
     }

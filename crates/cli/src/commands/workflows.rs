@@ -208,13 +208,13 @@ async fn show(session: &Session, workflow: &str, json: bool) -> anyhow::Result<E
     }
     let alias = one.alias.as_ref().map(|alias| format!("  alias {alias}")).unwrap_or_default();
     let published = if one.published { "  published" } else { "" };
-    let name = Paint::stderr().bold(&screen::for_terminal(&one.name));
+    let name = Paint::stderr().bold(&words::line(&one.name));
     screen::note(&format!("{name}  {}  version {}{published}\n{}{alias}", status(&one), one.version, one.id));
     if !one.description.is_empty() {
-        screen::note(&screen::for_terminal(&one.description));
+        screen::note(&one.description);
     }
     // The text alone on standard output: it can be saved as a file again.
-    one.definition.iter().try_for_each(|text| screen::out(text.trim_end()))?;
+    one.definition.iter().try_for_each(|text| screen::data(text.trim_end()))?;
     Ok(Exit::Done)
 }
 
@@ -226,7 +226,7 @@ async fn keep(session: &Session, save: Save) -> anyhow::Result<Exit> {
     let shelving = Shelving { name, alias, description, definition, format, ..Shelving::default() };
     match session.shelve(to.as_deref(), shelving).await {
         Ok(kept) => {
-            screen::note(&format!("{} is kept as version {}", screen::for_terminal(&kept.name), kept.version));
+            screen::note(&format!("{} is kept as version {}", words::line(&kept.name), kept.version));
             screen::out(&kept.id.to_string())?;
             Ok(Exit::Done)
         }
@@ -242,7 +242,7 @@ async fn publish(session: &Session, workflow: &str, published: bool) -> anyhow::
     let shelving = Shelving { published: Some(published), ..Shelving::default() };
     let kept = session.shelve(Some(workflow), shelving).await?;
     let how = if published { "is offered as a tool and an agent" } else { "is no longer offered" };
-    screen::note(&format!("{} {how}", screen::for_terminal(&kept.name)));
+    screen::note(&format!("{} {how}", words::line(&kept.name)));
     Ok(Exit::Done)
 }
 
@@ -263,21 +263,21 @@ async fn show_old(session: &Session, workflow: &str, version: u64, json: bool) -
     if json {
         return json_lines(&[one]);
     }
-    screen::note(&screen::for_terminal(&format!("version {}  {}  {}", one.version, one.reason, one.created_at)));
-    one.definition.iter().try_for_each(|text| screen::out(text.trim_end()))?;
+    screen::note(&format!("version {}  {}  {}", one.version, words::line(&one.reason), one.created_at));
+    one.definition.iter().try_for_each(|text| screen::data(text.trim_end()))?;
     Ok(Exit::Done)
 }
 
 async fn roll_back(session: &Session, workflow: &str, to: u64) -> anyhow::Result<Exit> {
     let kept = session.roll_back(workflow, to).await?;
-    let name = screen::for_terminal(&kept.name);
+    let name = words::line(&kept.name);
     screen::note(&format!("{name} is at version {}, which says what version {to} said", kept.version));
     Ok(Exit::Done)
 }
 
 async fn accept_tools(session: &Session, workflow: &str) -> anyhow::Result<Exit> {
     let (before, kept) = (session.workflow(workflow).await?.version, session.accept_tools(workflow).await?);
-    let name = screen::for_terminal(&kept.name);
+    let name = words::line(&kept.name);
     match kept.version == before {
         true => screen::note(&format!("{name} knows its tools as they are; nothing was changed")),
         false => screen::note(&format!("{name} is at version {}, which knows the tools as they are now", kept.version)),
@@ -287,13 +287,13 @@ async fn accept_tools(session: &Session, workflow: &str) -> anyhow::Result<Exit>
 
 async fn set(session: &Session, workflow: &str, status: WorkflowStatus, how: &str) -> anyhow::Result<Exit> {
     let kept = session.set_status(workflow, status).await?;
-    screen::note(&format!("{} {how}", screen::for_terminal(&kept.name)));
+    screen::note(&format!("{} {how}", words::line(&kept.name)));
     Ok(Exit::Done)
 }
 
 async fn delete(session: &Session, workflow: &str, removal: Removal, yes: bool) -> anyhow::Result<Exit> {
     let goes = session.deletion(workflow, removal).await?;
-    let name = screen::for_terminal(&goes.name).into_owned();
+    let name = words::line(&goes.name).into_owned();
     if !yes {
         screen::note(&format!("deleting {name} ({}) removes\n{}", goes.workflow_id, listed(&goes)));
         if !consent::given("delete it")? {

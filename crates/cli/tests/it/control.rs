@@ -60,7 +60,7 @@ fn ctrl_c_leaves_no_child_process() {
         "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(600)\n";
     let flow = format!("name: p\nsteps:\n  - {{ id: sleep, tool: run_python, with: {{ code: {code:?} }} }}\n");
     let home = Home::new(&flow);
-    home.write("relais.toml", "[tools.run_python]\nenabled = true\n");
+    home.settings("[tools.run_python]\nenabled = true\n");
     let child = home.spawn(&["run", "flow.yaml", "--workspace", "files"]);
     home.wait_until("python started", || ready(&home).is_some());
     let pid = std::fs::read_to_string(ready(&home).unwrap()).unwrap();

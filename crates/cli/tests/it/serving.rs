@@ -183,7 +183,7 @@ fn another_database_is_a_file_or_refused() {
 #[test]
 fn a_server_starts_with_a_collector_as_its_first_client() {
     let home = Home::new(ONE_CALL);
-    home.write("relais.toml", "[telemetry]\notlp_endpoint = \"http://127.0.0.1:9\"\n");
+    home.settings("[telemetry]\notlp_endpoint = \"http://127.0.0.1:9\"\n");
     let server = Server::start(&home, &[]);
     server.signal("-TERM");
     server.ended().expect(0);
@@ -202,7 +202,7 @@ fn a_server_does_not_start_with_channels_that_could_never_be_told() {
         ),
         ("[notify.ops]\nwebhook = \"${NOT_SET_HERE}\"\n", "`NOT_SET_HERE` is not defined; set the variable"),
     ] {
-        home.write("relais.toml", text);
+        home.settings(text);
         home.relais(&["serve", "--listen", "127.0.0.1:0"]).expect(2).says(told);
         let doctor = home.relais(&["doctor"]);
         assert!(doctor.expect(1).out.contains(told), "{}", doctor.out);
@@ -212,7 +212,7 @@ fn a_server_does_not_start_with_channels_that_could_never_be_told() {
 #[test]
 fn old_runs_are_removed_as_told() {
     let home = Home::new(ONE_CALL);
-    home.write("relais.toml", "[retention]\nkeep = \"1ms\"\nfailed = \"1d\"\n");
+    home.settings("[retention]\nkeep = \"1ms\"\nfailed = \"1d\"\n");
     home.relais(&["run", "flow.yaml"]).expect(0);
     home.server.push(Behaviour::status(400));
     home.relais(&["run", "flow.yaml"]).expect(1);

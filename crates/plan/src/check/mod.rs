@@ -10,6 +10,7 @@ mod edges;
 pub(crate) mod fixture;
 mod flow;
 mod graph;
+mod labels;
 mod names;
 mod shape;
 
@@ -38,6 +39,7 @@ pub fn check(plan: &Plan, world: &dyn World) -> Problems {
         known.as_ref().map(|tools| tools.iter().map(|(name, schema)| (name.as_str(), schema)).collect());
     let mut problems = names::Names::new(plan, &flow, &keys).check();
     problems.extend(edges::Edges::new(plan, &flow, &keys).check(tools.as_ref().unwrap_or(&Default::default())));
+    problems.extend(labels::check(plan));
     problems.extend(bounds::check(plan, &flow));
     problems.extend(catalog::check(plan, &flow, tools.as_ref(), world));
     in_order(problems)

@@ -33,7 +33,7 @@ mod tests;
 pub use call::{CallLimits, call};
 pub use format::LiveFn;
 pub use http::install_crypto;
-pub use providers::Environment;
+pub use providers::{Environment, is_at_home, variables_of as key_variables_of, variables_of_keys as key_variables};
 
 use http::{Endpoint, HttpModel};
 use prices::Prices;

@@ -54,7 +54,7 @@ impl SendMessage {
         let message = message(&given, &call);
         match self.channels.get(&given.channel) {
             Some(Channel { webhook: Some(url), .. }) => self.post(url, &message, call.key).await?,
-            Some(Channel { command: Some(words), .. }) => self.run(words, &message).await?,
+            Some(Channel { command: Some(words), env, .. }) => self.run(words, env, &message).await?,
             Some(_) => return Err(self.unusable(&given.channel)),
             None if given.channel == NOTIFICATIONS => note(&call, &given).await?,
             None => return Err(self.unknown(&given.channel)),
@@ -74,14 +74,9 @@ impl SendMessage {
         }
     }
 
-    async fn run(&self, words: &[String], message: &Value) -> Result<(), Failure> {
-        let Some((program, rest)) = words.split_first() else {
-            return Err(Failure::new(ErrorKind::Config, "the channel's command is empty"));
-        };
-        let expanded: Result<Vec<String>, _> = rest.iter().map(|word| self.secrets.expand(word)).collect();
-        let arguments = expanded.map_err(|error| Failure::new(ErrorKind::Config, error.to_string()))?;
-        let stdin = message.to_string().into_bytes();
-        let program = Program { program: program.clone(), arguments, stdin, ..Program::default() };
+    async fn run(&self, words: &[String], env: &BTreeMap<String, String>, message: &Value) -> Result<(), Failure> {
+        let program = Program::of_channel(words, env, &self.secrets, message.to_string().into_bytes())
+            .map_err(|why| Failure::new(ErrorKind::Config, format!("the channel cannot be used: {why}")))?;
         let finished = process::run(&program, COMMAND_BOUNDS).await.map_err(command_failure)?;
         if finished.exit_code == 0 {
             return Ok(());
@@ -197,11 +192,13 @@ mod tests {
     fn tool(channels: &[(&str, Channel)]) -> SendMessage {
         let channels = channels.iter().map(|(name, channel)| (name.to_string(), channel.clone())).collect();
         let web = Arc::new(Web::new(&HttpSettings::default()));
-        SendMessage::new(channels, web, Arc::new(Secrets::default()))
+        let secrets = Secrets::new(&BTreeMap::from([("token".to_owned(), "geheim-geheim".to_owned())]));
+        SendMessage::new(channels, web, Arc::new(secrets))
     }
 
     fn command(script: &str) -> Channel {
-        Channel { command: Some(vec!["/bin/sh".into(), "-c".into(), script.into()]), webhook: None }
+        let env = BTreeMap::from([("TOKEN".to_owned(), "${token}".to_owned())]);
+        Channel { command: Some(vec!["/bin/sh".into(), "-c".into(), script.into()]), env, webhook: None }
     }
 
     /// What was posted, by key.
@@ -235,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn posts_to_a_webhook_with_the_key() {
         let peer = Peer::start().await;
-        let channel = |path: &str| Channel { webhook: Some(peer.url(path)), command: None };
+        let channel = |path: &str| Channel { webhook: Some(peer.url(path)), ..Channel::default() };
         let tool = tool(&[("ops", channel("/echo")), ("sad", channel("/status/500")), ("empty", Channel::default())]);
         let bench = Bench::new();
         bench.check(&tool, json!({"channel": "ops", "text": "hi"}), json!({"sent": true, "channel": "ops"})).await;
@@ -255,6 +252,8 @@ mod tests {
         let tool = tool(&[
             ("mail", command(&format!("cat > '{}'", file.display()))),
             ("bad", command("echo no route >&2; exit 7")),
+            ("told", command("test ${#TOKEN} = 13 && ! tr '\\0' ' ' < /proc/$$/cmdline | grep -qF \"$TOKEN\"")),
+            ("shown", Channel { command: Some(vec!["page".into(), "--token=${token}".into()]), ..Channel::default() }),
         ]);
         bench
             .check(
@@ -266,5 +265,11 @@ mod tests {
         let got: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!((&got["title"], &got["text"]), (&json!("T"), &json!("hi")));
         bench.check_fails(&tool, json!({"channel": "bad", "text": "hi"}), "ended with 7: no route").await;
+        let shown = "would show a secret to everybody who lists the processes";
+        bench.check_fails(&tool, json!({"channel": "shown", "text": "hi"}), shown).await;
+        if cfg!(target_os = "linux") {
+            let sent = json!({"sent": true, "channel": "told"});
+            bench.check(&tool, json!({"channel": "told", "text": "hi"}), sent).await;
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::setup::Setup;
 pub type Things = BTreeMap<&'static str, String>;
 
 /// Operations that anybody may call, without a token: whoever knows the address of a webhook, or signs what is sent.
-const PUBLIC: [&str; 1] = ["post_hook"];
+const PUBLIC: [&str; 2] = ["post_hook", "post_user_hook"];
 /// Operations on no id of anybody's that change something, and what Bob is told: he makes a thing of his own, or may
 /// not because of a scope, whatever he names, or what his definition names is not there.
 const CHANGES: &[(&str, u16)] = &[

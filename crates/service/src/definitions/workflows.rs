@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use relais_dialects::Format;
 use relais_engine::Millis;
+use relais_plan::text::is_name;
 use relais_store::{Edit, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -634,7 +635,7 @@ pub(crate) fn must_be_described(text: &str) -> Result<(), Error> {
 }
 
 pub(crate) fn must_be_short(what: &str, text: &str) -> Result<(), Error> {
-    if text.chars().count() > MAX_NAME_CHARS || text.chars().any(char::is_control) {
+    if text.chars().count() > MAX_NAME_CHARS || !is_name(text) {
         return Err(Error::Invalid(format!("`{what}` has at most {MAX_NAME_CHARS} characters, all on one line")));
     }
     Ok(())

@@ -514,9 +514,11 @@ fn described(command: &Command) -> (&'static str, String, Value) {
 
 fn outcome(body: &Body) -> (&'static str, Value, Option<Failure>) {
     match body {
-        Body::Replied(reply) => {
-            ("success", json!({ "text": reply.text, "calls": reply.calls, "model": reply.model }), None)
-        }
+        Body::Replied(reply) => (
+            "success",
+            json!({ "text": reply.text, "calls": reply.calls, "model": reply.model, "finish": reply.finish }),
+            None,
+        ),
         Body::Returned { value, .. } => ("success", shown(value), None),
         Body::Slept => ("success", Value::Null, None),
         Body::Ended { status, output, error } if status.is_success() => ("success", shown(output), error.clone()),

@@ -444,7 +444,7 @@ fn a_tool_that_takes_too_long_shows_at_the_call_and_at_the_executor() {
     let mut second = executor("b", "B $previous_output", json!({"y": "int"}));
     second["tools"] = json!(["execute_python"]);
     let home = chain(&server, &[executor("a", "A", json!({"x": "int"})), second]);
-    home.file("relais.toml", "[tools.run_python]\nenabled = true\n");
+    home.settings("[tools.run_python]\nenabled = true\n");
     home.relais(&["run", "chain.json"]).expect(1);
     let trace = home.expect_status("partial_success");
     let failed = step(&trace, "b");

@@ -22,7 +22,7 @@ steps:
 
 fn chain() -> Home {
     let home = Home::new();
-    home.file("relais.toml", "[tools.run_python]\nenabled = true\n");
+    home.settings("[tools.run_python]\nenabled = true\n");
     home.file("flow.yaml", CHAIN);
     home.file(
         "fetch.json",
