@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::command::{Answer, Command, Failure};
+use relais_plan::tags::Tags;
 use relais_plan::{Budget, NodeId};
 
 /// Milliseconds since 1970, UTC.
@@ -148,6 +149,9 @@ pub struct Target {
     /// The trace that whoever started it is in, as a W3C `traceparent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// Words of people's own that the run is found by.
+    #[serde(skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 impl Target {

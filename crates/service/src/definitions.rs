@@ -5,6 +5,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod checking;
+pub mod foresight;
 pub(crate) mod history;
 pub(crate) mod library;
 pub(crate) mod offered;

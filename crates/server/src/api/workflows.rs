@@ -1,5 +1,7 @@
 //! Workflows: made, read, changed, started.
 
+use std::collections::BTreeMap;
+
 use relais_service::{
     Format, Mode, NewWorkflow, Service, Start, Tally, Workflow, WorkflowChange, WorkflowList, Written,
 };
@@ -250,6 +252,9 @@ pub struct StartRun {
     pub version: Option<u64>,
     #[serde(default)]
     pub thread: String,
+    /// Words of your own that the run is found by, beside those of the definition.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
     /// Made-up answers in place of every model and tool.
     #[serde(default)]
     pub simulate: bool,
@@ -371,7 +376,8 @@ async fn run(
     Json(body): Json<StartRun>,
 ) -> Result<Accepted, Problem> {
     let mode = Mode { simulate: body.simulate, seed: body.seed, model: body.model, ..Mode::default() };
-    let start = Start { input: body.input, mode, thread: body.thread, key, traceparent, ..Start::default() };
+    let start =
+        Start { input: body.input, mode, thread: body.thread, tags: body.tags, key, traceparent, ..Start::default() };
     let run = service.start_workflow(&id, body.branch.as_deref(), body.version, start).await?;
     let location = [(axum::http::header::LOCATION, format!("/api/v1/runs/{run}"))];
     Ok((axum::http::StatusCode::ACCEPTED, location, Json(service.row(run).await?.into())))
