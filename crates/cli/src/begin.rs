@@ -40,6 +40,9 @@ pub struct Begin {
     /// The conversation this run belongs to; `run.thread` in expressions
     #[arg(long, value_name = "THREAD", default_value = "", hide_default_value = true)]
     thread: String,
+    /// A word of your own that the run is found by (`relais runs --tag`). May be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = relais_plan::tags::parse)]
+    tag: Vec<(String, String)>,
     /// The folder that file tools see, instead of one of the run's own
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
@@ -126,7 +129,8 @@ impl Begin {
             workspace: workspace.map(|folder| folder.display().to_string()),
             made_up: Vec::new(),
         };
-        Ok(Start { input: Value::Object(input), mode, thread: self.thread, key: self.key, ..Start::default() })
+        let (input, tags) = (Value::Object(input), self.tag.into_iter().collect());
+        Ok(Start { input, mode, thread: self.thread, tags, key: self.key, ..Start::default() })
     }
 }
 

@@ -14,6 +14,7 @@ mod given;
 mod interrupts;
 mod library;
 mod lists;
+mod many;
 mod offer;
 mod onward;
 mod progress;

@@ -17,13 +17,7 @@ pub fn tokens(count: u64) -> Option<String> {
 
 /// Small amounts keep two digits that say something: `$0.0004`, `$0.12`, `$3.40`.
 pub fn cost(usd_nanos: u64) -> Option<String> {
-    let usd = usd_nanos as f64 / 1e9;
-    match usd_nanos {
-        0 => None,
-        1..100_000 => Some(format!("${usd:.6}")),
-        100_000..100_000_000 => Some(format!("${usd:.4}")),
-        _ => Some(format!("${usd:.2}")),
-    }
+    relais_service::foresight::cost(usd_nanos)
 }
 
 fn grouped(count: u64) -> String {

@@ -16,6 +16,8 @@
 mod agents;
 pub(crate) mod keys;
 mod kinds;
+mod pace;
+mod people;
 mod policies;
 mod steps;
 mod triggers;
@@ -61,6 +63,7 @@ impl Reader<'_> {
             on_failure: self.run_failure(fields),
             on_tool_drift: self.tool_drift(fields),
             notify: fields.get("notify").map(|field| self.notify(field)).unwrap_or_default(),
+            tags: fields.get("tags").map(|field| self.tags(field)).unwrap_or_default(),
             ..Workflow::default()
         };
         workflow.on_step_failure = self.step_failure(fields, &workflow.steps);

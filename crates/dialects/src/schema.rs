@@ -305,6 +305,7 @@ fn ask() -> Value {
         "show" => any("What is shown with the question."),
         "answer" => refer("schema", "Schema of the answer; text by default."),
         "approve" => flag("The answer is yes or no."),
+        "people" | "approvals" | "remind" | "then" => people(key),
         "deadline" => refer("duration", "How long to wait for the answer, on the wall clock."),
         "on_deadline" => json!({
             "description": "What happens then.",
@@ -314,6 +315,27 @@ fn ask() -> Value {
     });
     merge(&mut ask, json!({ "required": ["question"], "dependentRequired": { "on_deadline": ["deadline"] } }));
     ask
+}
+
+fn people(key: &str) -> Value {
+    match key {
+        "people" => refer("texts", "Users who may answer, too; the one whose run it is always may."),
+        "approvals" => whole("How many different people must say yes (default 1); one no is a no.", 1),
+        "remind" => refer("duration", "Everybody is told again so often until it is answered."),
+        _ => {
+            let mut then =
+                object("Whom it goes to, too, when nobody has answered.", keys::ESCALATION, |key| match key {
+                    "after" => refer("duration", "How long nobody may have answered."),
+                    "people" => refer("texts", "Users who may answer from then on."),
+                    _ => refer("texts", "Channels by name from the configuration that are told then."),
+                });
+            merge(
+                &mut then,
+                json!({ "required": ["after"], "anyOf": [{ "required": ["people"] }, { "required": ["notify"] }] }),
+            );
+            then
+        }
+    }
 }
 
 fn stop_if() -> Value {
@@ -420,6 +442,7 @@ fn top(key: &str) -> Value {
         "triggers" => {
             json!({ "description": "What starts runs.", "anyOf": [list_of(refer("trigger", "")), refer("trigger", "")] })
         }
+        "tags" => by_name("Tags of every run, which runs are found by.", json!({ "type": "string", "minLength": 1 })),
         "notify" => object("Who is told of the end of a run.", keys::NOTIFY, notify),
         _ => json!(false),
     }
@@ -441,6 +464,7 @@ fn notify(key: &str) -> Value {
     match key {
         "on_complete" => flag("Tell of completed runs (default false)."),
         "on_failure" => flag("Tell of failed runs (default true)."),
+        "on_waiting" => flag("Tell that somebody is asked (default true)."),
         "to" => refer("texts", "Channels by name from the configuration, instead of its default ones."),
         "webhook" => {
             json!({ "description": "A public address that is told.", "type": "string", "pattern": "^https?://" })
@@ -453,7 +477,10 @@ fn notify(key: &str) -> Value {
 fn tool_rule() -> Value {
     object("A rule about a tool.", keys::TOOL_RULE, |key| match key {
         "effect" => choice("What may happen twice; `once` if unknown.", &["read", "idempotent", "once"]),
-        "approve" => flag("A person must say yes before each call."),
+        "approve" => json!({
+            "description": "A person must say yes before each call.",
+            "anyOf": [flag("Whether."), object("Who is asked.", keys::APPROVE, people)],
+        }),
         "timeout" => refer("duration", "Of one call (default 2m)."),
         _ => json!(false),
     })
@@ -525,6 +552,24 @@ fn trigger_key(key: &str) -> Value {
         "overlap" => choice("What happens if a run still goes on.", &["skip", "queue", "allow", "cancel_running"]),
         "catch_up" => choice("Times missed while the server was down.", &["one", "none", "all"]),
         "input" => any("The input of the run."),
+        "debounce" => refer("duration", "The last delivery starts a run when nothing more has come for so long."),
+        "batch" => {
+            let mut batch =
+                object("Up to `size` deliveries within that time are one run.", keys::BATCH, |key| match key {
+                    "size" => whole("Deliveries at most.", 1),
+                    _ => refer("duration", "After the first of them."),
+                });
+            merge(&mut batch, json!({ "required": ["size", "within"] }));
+            batch
+        }
+        "throttle" => {
+            let mut most = object("At most `max` runs start within that time.", keys::THROTTLE, |key| match key {
+                "max" => whole("Runs at most.", 1),
+                _ => refer("duration", "Within this time."),
+            });
+            merge(&mut most, json!({ "required": ["max", "per"] }));
+            most
+        }
         "filter" => json!({
             "description": "What starts a run: rules about the fields of what was sent, all of which must hold, with \
                             `allow` and `deny`; or an expression over `event.data`.",

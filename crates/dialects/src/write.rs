@@ -12,7 +12,7 @@ mod yaml;
 
 use relais_plan::step::{Step, Workflow};
 use relais_plan::{Agent, Effect, ExitWhen, LargeValues, Limits, McpServer, Notify, OnToolDrift, RunFailure, ToolRule};
-use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn};
+use relais_plan::{CatchUp, Overlap, Pace, Trigger, TriggerOn};
 use serde_json::{Map, Value, json};
 
 use crate::native::DEFAULT_CONTINUOUS_DELAY_MS;
@@ -25,6 +25,7 @@ pub(crate) fn native(workflow: &Workflow) -> String {
     limits(&mut fields, &workflow.limits);
     policies(&mut fields, workflow);
     fields.some("notify", notify(&workflow.notify));
+    fields.some("tags", (!workflow.tags.is_empty()).then(|| json!(workflow.tags)));
     // The native format cannot say that triggers are switched off: it says nothing of them.
     let triggers = workflow.triggers.iter().filter(|_| !workflow.paused);
     fields.some("triggers", filled(triggers.map(trigger).collect()));
@@ -180,7 +181,14 @@ fn tool_rule(rule: &ToolRule) -> Doc {
         Effect::Once => "once",
     };
     fields.some("effect", rule.effect.map(|effect| Value::from(word(effect))));
-    fields.some("approve", rule.approve.map(Value::from));
+    match rule.people.is_default() {
+        true => fields.some("approve", rule.approve.map(Value::from)),
+        false => {
+            let mut approve = Fields::default();
+            steps::people(&rule.people, &mut approve);
+            fields.put("approve", approve.short());
+        }
+    }
     fields.some("timeout", rule.timeout_ms.map(duration));
     fields.short()
 }
@@ -201,6 +209,7 @@ fn notify(notify: &Notify) -> Option<Doc> {
     let differs = |a: bool, b: bool| (a != b).then_some(Value::from(a));
     fields.some("on_complete", differs(notify.on_complete, default.on_complete));
     fields.some("on_failure", differs(notify.on_failure, default.on_failure));
+    fields.some("on_waiting", differs(notify.on_waiting, default.on_waiting));
     fields.some("to", (!notify.to.is_empty()).then(|| json!(notify.to)));
     fields.some("webhook", notify.webhook.as_deref().map(Value::from));
     fields.some("email", (!notify.email.is_empty()).then(|| json!(notify.email)));
@@ -234,6 +243,10 @@ fn trigger(trigger: &Trigger) -> Doc {
         Value::String(source) => fields.put("filter", expression(source)),
         rules => fields.some("filter", Some(rules).filter(|rules| !rules.is_null()).cloned()),
     }
+    let Pace { debounce_ms, batch, throttle } = &trigger.pace;
+    fields.some("debounce", debounce_ms.map(duration));
+    fields.some("batch", batch.as_ref().map(|it| json!({ "size": it.size, "within": duration(it.within_ms) })));
+    fields.some("throttle", throttle.as_ref().map(|it| json!({ "max": it.max, "per": duration(it.per_ms) })));
     fields.short()
 }
 

@@ -296,7 +296,7 @@ impl<'a> Loop<'a> {
             let command = match &used.state {
                 UseState::New => match self.arguments(used, None)? {
                     Ok(arguments) if self.needs_approval(&used.call.tool) => {
-                        approval(ToolUse { arguments, ..used.call.clone() })
+                        approval(self.step, ToolUse { arguments, ..used.call.clone() })
                     }
                     Ok(arguments) => self.tool(used, arguments, events.len() as u64 + 1)?,
                     Err(_) => continue,
@@ -608,10 +608,11 @@ fn uncertain(used: &Use) -> Option<&Failure> {
     }
 }
 
-pub(crate) fn approval(call: ToolUse) -> Command {
+pub(crate) fn approval(step: Step<'_>, call: ToolUse) -> Command {
+    let people = step.ctx.program.rule(&call.tool).map(|rule| rule.people.clone()).unwrap_or_default();
     let question = format!("May `{}` be called with these arguments?", call.tool);
     let (show, answer) = (call.arguments.clone(), json!({ "type": "boolean" }));
-    Command::AskPerson(Box::new(Question { question, show, answer, deadline: None, approves: Some(call) }))
+    Command::AskPerson(Box::new(Question { question, show, answer, deadline: None, approves: Some(call), people }))
 }
 
 fn prompt_tokens(work: &AgentWork, say: &[Message]) -> u64 {

@@ -144,7 +144,7 @@ impl Run {
             Event::Answered { id, answer } => self.answered(*id, answer),
             Event::Branched { scope, node, took } => self.branched(*scope, *node, took),
             Event::Left(left) => self.left(left),
-            Event::Received { id, value, .. } => self.received(*id, value),
+            Event::Received { id, value, by } => self.received(*id, value, by),
             Event::Signalled { signal, .. } => self.signalled(signal),
             Event::Settled { scope, status, stopped, output, error } => {
                 self.settled(*scope, *status, *stopped, output, error)
@@ -245,7 +245,7 @@ impl Run {
         if matches!(command, Command::AskPerson(_)) {
             self.suspend(scope, node)?;
         }
-        let owed = Owed { scope, node, command: Box::new(command.clone()), asked_at };
+        let owed = Owed { scope, node, command: Box::new(command.clone()), asked_at, yes: Vec::new() };
         self.owed.insert(id, owed);
         Ok(())
     }
@@ -309,9 +309,12 @@ impl Run {
         }
     }
 
-    fn received(&mut self, id: CommandId, value: &Value) -> Applied {
+    fn received(&mut self, id: CommandId, value: &Value, by: &str) -> Applied {
         if id >= self.next_command {
             return self.corrupt(format!("something received for command {id}, which was never asked"));
+        }
+        if self.owed.get_mut(&id).is_some_and(|owed| !owed.settles(value, by)) {
+            return Ok(());
         }
         // Somebody answered first, or nobody waits any more: what comes late changes nothing.
         let Some(owed) = self.owed.remove(&id) else { return Ok(()) };

@@ -44,13 +44,9 @@ fn ask_tool(step: Step<'_>, tool: &str, arguments: Value) -> Result<Event, Unrea
         return Err(Unready::Fail(Failure::new(ErrorKind::Schema, message)));
     }
     if step.ctx.program.rule(tool).and_then(|r| r.approve).unwrap_or(false) {
-        return Ok(step.ask(crate::agent::approval(ToolUse {
-            id: String::new(),
-            tool: tool.to_owned(),
-            arguments,
-            garbled: None,
-            opaque: None,
-        })));
+        let (id, tool) = (String::new(), tool.to_owned());
+        let call = ToolUse { id, tool, arguments, garbled: None, opaque: None };
+        return Ok(step.ask(crate::agent::approval(step, call)));
     }
     call_tool(step, tool, arguments)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::event::{Blob, Millis, RunId, RunStatus, Stored};
 use relais_plan::schema::{self, Violation};
-use relais_plan::{Budget, Effect, Schema};
+use relais_plan::{Budget, Effect, People, Schema};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,6 +50,8 @@ pub struct Question {
     /// The tool call that waits for a yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approves: Option<ToolUse>,
+    #[serde(default, skip_serializing_if = "People::is_default")]
+    pub people: People,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

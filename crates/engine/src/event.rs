@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::command::{Answer, Command, Failure};
+use relais_plan::tags::Tags;
 use relais_plan::{Budget, NodeId};
 
 /// Milliseconds since 1970, UTC.
@@ -151,6 +152,9 @@ pub struct Target {
     /// How its tools had changed since the version was made, in words, when it was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<String>,
+    /// Words of people's own that the run is found by.
+    #[serde(skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 impl Target {

@@ -13,6 +13,8 @@ pub struct Program {
     dependents: HashMap<NodeId, Vec<Vec<u32>>>,
     /// Whether any step waits for an event.
     pub awaits_events: bool,
+    /// Whether a run of it may ask people.
+    pub asks_people: bool,
 }
 
 impl Program {
@@ -26,7 +28,8 @@ impl Program {
         });
         let dependents = fans.collect();
         let awaits_events = plan.nodes.iter().any(|node| matches!(&node.op, Op::Wait(Until::Event { .. })));
-        Program { hash, keys, dependents, awaits_events, plan: Arc::new(plan) }
+        let asks_people = crate::questions::asks_people(&plan);
+        Program { hash, keys, dependents, awaits_events, asks_people, plan: Arc::new(plan) }
     }
 
     pub fn find(&self, key: &str) -> Option<NodeId> {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::command::*;
 use crate::event::*;
+use crate::questions::Yes;
 
 pub const BODY: ScopeId = 0;
 
@@ -79,6 +80,8 @@ pub struct Owed {
     pub node: NodeId,
     pub command: Box<Command>,
     pub asked_at: Millis,
+    /// Who has said yes to a question that needs several, in order.
+    pub yes: Vec<Yes>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

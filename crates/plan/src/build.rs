@@ -80,6 +80,7 @@ fn plan_of(
         triggers: workflow.triggers,
         paused: workflow.paused,
         notify: workflow.notify,
+        tags: workflow.tags,
     }
 }
 

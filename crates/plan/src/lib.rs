@@ -14,6 +14,7 @@ pub mod problem;
 pub mod schedule;
 pub mod schema;
 pub mod step;
+pub mod tags;
 pub mod template;
 pub mod text;
 pub mod time;

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::tags::Tags;
 use crate::{Expr, Schema, Span, Template};
 
 pub type NodeId = u32;
@@ -56,6 +57,9 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     pub notify: Notify,
+    /// Tags of every run.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 /// One static line of control: the body, a lane of a `Fan`, the body of an `Each`, an exit or an undo.
@@ -327,6 +331,49 @@ pub struct Ask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
     pub on_deadline: OnDeadline,
+    #[serde(default, skip_serializing_if = "People::is_default")]
+    pub people: People,
+}
+
+/// Whom a question goes to beside the one whose run it is, how many must say yes, and what happens while nobody
+/// answers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct People {
+    /// Users who may answer, too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// How many different people must say yes to an approval; none means one. One no is enough for a no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<u32>,
+    /// Everybody is told again so often until it is answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remind_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<Escalation>,
+}
+
+/// Whom a question goes to, too, when nobody has answered it for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Escalation {
+    pub after_ms: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Channels by name from the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<String>,
+}
+
+impl People {
+    pub fn is_default(&self) -> bool {
+        *self == People::default()
+    }
+
+    /// How many must say yes.
+    pub fn needed(&self) -> usize {
+        self.approvals.map_or(1, |approvals| approvals.max(1) as usize)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -603,6 +650,9 @@ pub struct ToolRule {
     /// A person must say yes before each call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approve: Option<bool>,
+    /// Who is asked for that yes.
+    #[serde(skip_serializing_if = "People::is_default")]
+    pub people: People,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     #[serde(skip)]
@@ -647,13 +697,54 @@ pub struct Trigger {
     /// What [`crate::Filter`] reads; a webhook or an event starts a run only if it passes.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub filter: Value,
+    #[serde(default, skip_serializing_if = "Pace::is_default")]
+    pub pace: Pace,
+}
+
+/// How what is sent becomes runs, where not each delivery is a run of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pace {
+    /// The last one starts when nothing more has come for so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debounce_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchOf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<Throttle>,
+}
+
+/// Up to so many within that time are one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchOf {
+    pub size: u32,
+    pub within_ms: u64,
+}
+
+/// At most so many runs start within that time; what comes beyond is declined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Throttle {
+    pub max: u32,
+    pub per_ms: u64,
+}
+
+impl Pace {
+    pub fn is_default(&self) -> bool {
+        *self == Pace::default()
+    }
+
+    /// Whether what is sent waits for more.
+    pub fn gathers(&self) -> bool {
+        self.debounce_ms.is_some() || self.batch.is_some()
+    }
 }
 
 impl Trigger {
     /// A trigger with the defaults of everything but what it fires on.
     pub fn new(on: TriggerOn) -> Trigger {
         let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
-        Trigger { on, timezone: None, overlap, catch_up, input: Value::Null, filter: Value::Null }
+        let (input, filter, pace) = (Value::Null, Value::Null, Pace::default());
+        Trigger { on, timezone: None, overlap, catch_up, input, filter, pace }
     }
 }
 
@@ -715,6 +806,9 @@ pub enum CatchUp {
 pub struct Notify {
     pub on_complete: bool,
     pub on_failure: bool,
+    /// Tell that somebody is asked.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub on_waiting: bool,
     /// Channels by name from the configuration. The notification list is told in any case; where neither `to` nor
     /// `webhook` nor `email` says anything, so are the channels that the configuration marks as default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -726,9 +820,14 @@ pub struct Notify {
     pub email: Vec<String>,
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl Default for Notify {
     fn default() -> Self {
-        Notify { on_complete: false, on_failure: true, to: Vec::new(), webhook: None, email: Vec::new() }
+        let (to, webhook, email) = (Vec::new(), None, Vec::new());
+        Notify { on_complete: false, on_failure: true, on_waiting: true, to, webhook, email }
     }
 }
 

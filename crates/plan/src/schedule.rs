@@ -256,15 +256,12 @@ fn weekdays(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::time::{format_instant, parse_instant};
-    use crate::{CatchUp, Overlap};
 
     /// A Monday, 09:30 in Paris.
     const NOW: &str = "2026-11-16T08:30:00Z";
 
     fn parsed(on: TriggerOn, timezone: Option<&str>) -> Result<Option<Schedule>, String> {
-        let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
-        let (input, filter) = Default::default();
-        let trigger = Trigger { on, timezone: timezone.map(str::to_owned), overlap, catch_up, input, filter };
+        let trigger = Trigger { timezone: timezone.map(str::to_owned), ..Trigger::new(on) };
         parse(&trigger, "Europe/Paris", parse_instant(NOW).unwrap())
     }
 

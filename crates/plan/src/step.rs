@@ -6,6 +6,7 @@
 use indexmap::IndexMap;
 
 use crate::plan::*;
+use crate::tags::Tags;
 use crate::{Expr, Schema, Span, Template};
 
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,7 @@ pub struct Workflow {
     /// Its triggers do not fire until somebody says so.
     pub paused: bool,
     pub notify: Notify,
+    pub tags: Tags,
 }
 
 #[derive(Debug, Clone)]

@@ -10,20 +10,12 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
 use relais_plan::schedule::{self, Schedule};
-use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn};
+use relais_plan::{Trigger, TriggerOn};
 
 const TABLE: &str = include_str!("../../../tests/cases/schedule/croniter.txt");
 
 fn try_schedule(on: TriggerOn, zone: &str, set_ms: i64) -> Result<Schedule, String> {
-    let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
-    let trigger = Trigger {
-        on,
-        timezone: Some(zone.into()),
-        overlap,
-        catch_up,
-        input: Default::default(),
-        filter: Default::default(),
-    };
+    let trigger = Trigger { timezone: Some(zone.into()), ..Trigger::new(on) };
     schedule::parse(&trigger, "UTC", set_ms).map(Option::unwrap)
 }
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use relais_engine::*;
 use relais_plan::{LargeValues, NodeId};
-use relais_store::{Batch, Error, Row};
+use relais_store::{Batch, Error, Listed, Row};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use crate::asked::asked_of_people;
 use crate::perform::{Job, JobWork};
 use crate::prepare::Prepared;
 use crate::tools::write_file;
@@ -81,6 +82,8 @@ pub(crate) struct Runner {
     pulse: Option<Pulse>,
     /// The types of events that the store was last told this run waits for; none if that is not known.
     awaited: Option<BTreeSet<String>>,
+    /// The questions that the store was last told this run asks; none if that is not known.
+    asking: Option<BTreeSet<CommandId>>,
 }
 
 /// How often the row of a run at work shows what it has used by now.
@@ -136,7 +139,7 @@ impl Runner {
         standing: Arc<Standing>,
     ) -> Runner {
         let (flying, parked) = (HashMap::new(), BTreeSet::new());
-        let awaited = run.is_some().then(BTreeSet::new);
+        let (awaited, asking) = (run.is_some().then(BTreeSet::new), run.is_some().then(BTreeSet::new));
         Runner {
             worker,
             id,
@@ -151,6 +154,7 @@ impl Runner {
             parked,
             pulse: None,
             awaited,
+            asking,
         }
     }
 
@@ -390,7 +394,9 @@ impl Runner {
         // Our own number is known before others can hear of it.
         self.standing.seq.store(run.seq, Ordering::Release);
         let awaited = self.changed_awaited(run, &prepared.program);
-        let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs, awaited };
+        let listed = self.changed_questions(run, &prepared.program);
+        let asking = listed.is_some().then(|| asked_now(run).collect());
+        let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs, awaited, listed };
         self.worker.outlast(|| self.worker.store.append(batch.clone())).await?;
         if written {
             self.pulse = Some(pulse);
@@ -398,7 +404,17 @@ impl Runner {
         if let Some(types) = batch.awaited {
             self.awaited = Some(types.into_iter().collect());
         }
+        self.asking = asking.or(self.asking.take());
         Ok(())
+    }
+
+    /// What the run asks people, if that is something else than the store knows of.
+    fn changed_questions(&self, run: &Run, program: &Program) -> Option<Listed> {
+        if !program.asks_people {
+            return None;
+        }
+        let is_known = self.asking.as_ref().is_some_and(|known| known.iter().copied().eq(asked_now(run)));
+        (!is_known).then(|| asked_of_people(program, run))
     }
 
     /// The types of events that the run waits for, if they are others than the store knows of. What somebody outside
@@ -435,7 +451,7 @@ impl Runner {
         self.standing.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
         // What was refused may have been written all the same.
-        self.awaited = None;
+        (self.awaited, self.asking) = (None, None);
         Ok(events.iter().filter(|e| matches!(e, Event::Answered { .. })).cloned().collect())
     }
 
@@ -525,12 +541,13 @@ impl Runner {
     /// the run goes on with what was said.
     async fn append_nothing(&mut self, summary: Summary) -> Result<bool, Trouble> {
         let at = self.worker.clock.now();
+        let listed = self.changed_questions(self.run()?, &self.prepared()?.program);
         let Some(run) = &mut self.run else { return Ok(false) };
         run.begin(at, None);
         self.standing.seq.store(run.seq, Ordering::Release);
         let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
-        let batch =
-            Batch { run: self.id, entry, summary: Some(summary), release: true, blobs: Vec::new(), awaited: None };
+        let (summary, blobs) = (Some(summary), Vec::new());
+        let batch = Batch { run: self.id, entry, summary, release: true, blobs, awaited: None, listed };
         match self.worker.outlast(|| self.worker.store.append(batch.clone())).await {
             Ok(()) => Ok(true),
             Err(Error::Conflict { .. }) => {

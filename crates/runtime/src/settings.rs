@@ -175,6 +175,8 @@ pub struct Channel {
 pub struct ServerSettings {
     /// Definitions may name programs to be started on this machine as MCP servers.
     pub allow_commands: bool,
+    /// The address that people reach this server by; the links in notifications begin with it.
+    pub public_url: Option<String>,
 }
 
 /// Who is let in from outside. `issuer`, `audience` and `jwks_url` (of JWTs) belong together: all of them, or none.

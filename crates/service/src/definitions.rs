@@ -6,6 +6,7 @@
 pub(crate) mod agents;
 pub(crate) mod checking;
 pub(crate) mod drift;
+pub mod foresight;
 pub(crate) mod history;
 pub(crate) mod library;
 pub(crate) mod offered;

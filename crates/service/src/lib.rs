@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 pub use config::Config;
 pub use definitions::agents::{Agent, AgentChange, NewAgent};
 pub use definitions::checking::{Outline, Planned, Report, Times};
+pub use definitions::foresight;
 pub use definitions::history::Numbered;
 pub use definitions::portable::{Arrived, Imported, OnClash, Package};
 pub use definitions::removal::{Deletion, Removal};
@@ -47,13 +48,16 @@ pub use relais_engine::Mode;
 pub use relais_runtime::governor::Gauge;
 pub use relais_runtime::settings::{Age, Retention};
 pub use relais_store::{Filter, Page, Row};
+pub use runs::bulk::{Act, Bulk, BulkProblem};
 pub use runs::follow::{Following, Place};
 pub use runs::outputs::Output;
+pub use runs::questions::Asked;
 pub use runs::trace::Trace;
-pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, meant, root_of};
+pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, marks, meant, root_of};
 pub use runs::{narrate, trace, views};
 pub use serving::{END_TIME, Readiness, Running};
 pub use tokens::{NewToken, Whose};
+pub use triggers::backfill::{Backfill, Backfilled, backfill_time};
 pub use triggers::decisions::Decision;
 pub use triggers::events::{Effects, Happened};
 pub use triggers::hooks::{HookAddress, Posted};
@@ -170,6 +174,11 @@ impl Service {
 
     pub fn config(&self) -> &Config {
         &self.core.definitions.config
+    }
+
+    /// The time that everything here goes by.
+    pub fn now(&self) -> relais_engine::Millis {
+        self.core.clock.now()
     }
 
     /// Whose runs these are.

@@ -2,9 +2,11 @@
 //! clock (`scheduler`, `schedules`), what comes from outside (`hooks`, `events`, `sent`, `signature`) and why a run was
 //! started or not (`decisions`).
 
+pub(crate) mod backfill;
 pub(crate) mod decisions;
 pub(crate) mod events;
 pub(crate) mod hooks;
+pub(crate) mod pace;
 pub(crate) mod scheduler;
 pub(crate) mod schedules;
 pub(crate) mod sent;
@@ -76,6 +78,12 @@ pub struct TriggerRecord {
     /// When the scheduler is to look at it, whatever the next time is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_at: Option<Millis>,
+    /// What was sent and waits for more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gathering: Option<pace::Gathering>,
+    /// The last starts, where they are counted.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub recent: pace::Recent,
 }
 
 /// A run that is to be started.
@@ -108,7 +116,8 @@ impl Kept for TriggerRecord {
     }
 
     fn due_at(&self) -> Option<Millis> {
-        self.next_at.into_iter().chain(self.look_at).min()
+        let gathered = self.gathering.as_ref().map(|gathering| gathering.until);
+        self.next_at.into_iter().chain(self.look_at).chain(gathered).min()
     }
 }
 
@@ -148,6 +157,8 @@ impl TriggerRecord {
             queued: VecDeque::new(),
             owed: Vec::new(),
             look_at: None,
+            gathering: None,
+            recent: VecDeque::new(),
         })
     }
 
@@ -290,7 +301,9 @@ impl Service {
         let mut edits = vec![trigger, gone];
         edits.extend(hook.into_iter().chain(refused).chain(listener));
         if at.it.is_sent() {
-            let ticks = at.it.queued.iter().copied().chain(at.it.owed.iter().map(|owed| owed.tick));
+            let gathered = at.it.gathering.iter().flat_map(|gathering| gathering.ticks.iter().copied());
+            let waiting = at.it.queued.iter().copied().chain(gathered);
+            let ticks = waiting.chain(at.it.owed.iter().map(|owed| owed.tick));
             let arrival = |tick| kept::remove::<Arrival>(self.user(), &arrival_id(at.it.uuid, tick), Expect::Any);
             edits.extend(ticks.map(arrival));
         }

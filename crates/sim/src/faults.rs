@@ -147,7 +147,8 @@ fn append(store: &MemoryStore, run: RunId, entry: &Entry) -> Result<(), Broken> 
     // One in three appends fails; so many in a row are beyond any seed.
     for _ in 0..100 {
         let (blobs, awaited) = (Vec::new(), None);
-        let batch = Batch { run, entry: entry.clone().into(), summary: None, release: false, blobs, awaited };
+        let batch =
+            Batch { run, entry: entry.clone().into(), summary: None, release: false, blobs, awaited, listed: None };
         match wait(store.append(batch)) {
             Ok(()) => return Ok(()),
             Err(Error::Busy(_)) => {}

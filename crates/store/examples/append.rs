@@ -168,7 +168,15 @@ fn summary() -> Summary {
 }
 
 fn batch(run: RunId, seq: u64) -> Batch {
-    Batch { run, entry: entry(seq).into(), summary: None, release: false, blobs: Vec::new(), awaited: None }
+    Batch {
+        run,
+        entry: entry(seq).into(),
+        summary: None,
+        release: false,
+        blobs: Vec::new(),
+        awaited: None,
+        listed: None,
+    }
 }
 
 fn entry(seq: u64) -> Entry {

@@ -14,6 +14,8 @@ mod awaited;
 mod claims;
 mod contents;
 mod journal;
+mod listed;
+mod marks;
 mod pages;
 mod prune;
 mod records;
@@ -50,6 +52,8 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     pages::rows_tell_what_was_written(make().await).await;
     awaited::found_by_type_and_user(make().await).await;
     awaited::gone_with_the_run(make().await).await;
+    listed::exactly_those_that_a_run_has(make().await).await;
+    marks::found_by_tag_and_error(make().await).await;
     contents::documents(make().await).await;
     contents::versions(make().await).await;
     contents::blobs(make().await).await;
@@ -103,7 +107,15 @@ pub(crate) fn new_run(summary: Summary) -> NewRun {
 }
 
 pub(crate) fn batch(run: RunId, seq: u64) -> Batch {
-    Batch { run, entry: entry(seq).into(), summary: None, release: false, blobs: Vec::new(), awaited: None }
+    Batch {
+        run,
+        entry: entry(seq).into(),
+        summary: None,
+        release: false,
+        blobs: Vec::new(),
+        awaited: None,
+        listed: None,
+    }
 }
 
 pub(crate) async fn started(store: &dyn Store, status: RunStatus) -> RunId {

@@ -134,6 +134,30 @@ pub struct Batch {
     pub blobs: Vec<String>,
     /// The types of events that the run waits for from now on; present where they have changed.
     pub awaited: Option<Vec<String>>,
+    /// All records of a kind that belong to the run from now on; present where they have changed.
+    pub listed: Option<Listed>,
+}
+
+/// The records of a kind whose label is the run's id: exactly these. One that is there stays as it is, with its
+/// revision; one of this id that another owner was given stays, too; others go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    pub kind: String,
+    pub records: Vec<ListedRecord>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedRecord {
+    pub owner: String,
+    pub id: String,
+    pub due_at: Option<Millis>,
+    pub body: Value,
+}
+
+impl Listed {
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.records.iter().any(|record| record.id == id)
+    }
 }
 
 impl Batch {
@@ -142,7 +166,7 @@ impl Batch {
     pub fn said(row: Row, entry: Entry) -> Batch {
         let run = row.summary.run;
         let summary = row.summary.said(&entry.events, entry.at);
-        Batch { run, entry: entry.into(), summary, release: false, blobs: Vec::new(), awaited: None }
+        Batch { run, entry: entry.into(), summary, release: false, blobs: Vec::new(), awaited: None, listed: None }
     }
 }
 
@@ -202,6 +226,8 @@ pub struct Filter {
     pub parent: Option<RunId>,
     /// Only runs that are nobody's child.
     pub roots_only: bool,
+    /// Only runs that have all of these among their marks (`Summary::marks`).
+    pub marks: Vec<String>,
     pub started_after: Option<Millis>,
     pub started_before: Option<Millis>,
     /// From a former page.

@@ -19,10 +19,11 @@ mod notifications;
 mod pause;
 mod plan;
 mod prune;
+mod questions;
 mod resume;
 mod retry;
 mod run;
-mod runs;
+pub mod runs;
 mod schedule;
 mod schema;
 mod serve;
@@ -58,6 +59,7 @@ pub enum Command {
     Runs(runs::Args),
     Show(show::Args),
     Watch(watch::Args),
+    Questions(questions::Args),
     Answer(answer::Args),
     Signal(signal::Args),
     Event(event::Args),
@@ -100,6 +102,7 @@ impl Command {
             Command::Runs(args) => runs::run(args, global),
             Command::Show(args) => show::run(args, global),
             Command::Watch(args) => watch::run(args, global),
+            Command::Questions(args) => questions::run(args, global),
             Command::Answer(args) => answer::run(args, global),
             Command::Signal(args) => signal::run(args, global),
             Command::Event(args) => event::run(args, global),

@@ -12,7 +12,9 @@ use crate::words;
 
 /// List runs, newest first
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  relais runs --status failed\n  relais runs --workflow price-monitor --limit 5")]
+#[command(
+    after_help = "Examples:\n  relais runs --status failed\n  relais runs --workflow price-monitor --limit 5\n  relais runs --tag team=sales --error timeout"
+)]
 pub struct Args {
     /// Only runs of this status; may be repeated
     #[arg(long, value_name = "STATUS", ignore_case = true, value_parser = status())]
@@ -20,6 +22,12 @@ pub struct Args {
     /// Only runs of this workflow
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
+    /// Only runs with this tag; may be repeated, and a run must have all of them
+    #[arg(long, value_name = "NAME=VALUE")]
+    tag: Vec<String>,
+    /// Only runs that ended with an error of this kind, such as timeout
+    #[arg(long, value_name = "KIND")]
+    error: Option<String>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
@@ -40,6 +48,7 @@ pub fn status() -> impl TypedValueParser<Value = RunStatus> {
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.serve(async |session: &Session| {
         let filter = Filter {
+            marks: relais_service::marks(&args.tag, args.error.as_deref())?,
             status: args.status.clone(),
             workflow: args.workflow.clone(),
             limit: usize::from(args.limit),

@@ -3,7 +3,7 @@
 use relais_engine::{StepStatus, Stored};
 use relais_plan::text::cut;
 use relais_plan::time::format_duration;
-use relais_service::trace::{CallTrace, StepTrace};
+use relais_service::trace::{AnswerTrace, CallTrace, StepTrace};
 use relais_service::{Format, Trace};
 use serde_json::Value;
 
@@ -111,7 +111,7 @@ fn head(trace: &Trace, paint: Paint) -> String {
         text.push_str(&format!("input: {}\n", words::brief(input, LINE_CHARS)));
     }
     if let Some(drift) = &trace.drift {
-        text.push_str(&format!("{} {}\n", paint.yellow("warning:"), screen::for_terminal(drift)));
+        text.push_str(&format!("{} {}\n", paint.yellow("warning:"), words::line(drift)));
     }
     for signal in &trace.signals {
         let line = format!("· {}  {} by {}", words::instant(signal.at), signal.what, signal.by);
@@ -184,7 +184,18 @@ fn call_line(call: &CallTrace, paint: Paint) -> String {
     let late = if call.late { "  too late" } else { "" };
     let tokens = words::effort(None, &call.usage);
     let tokens = if tokens.is_empty() { tokens } else { format!("  {tokens}") };
-    format!("{} {}{data}{result}  {taken}{tokens}{again}{late}", call.what, words::line(&call.name))
+    let who = answered_by(call);
+    format!("{} {}{data}{result}  {taken}{tokens}{again}{late}{who}", call.what, words::line(&call.name))
+}
+
+/// Who has answered a question, in order.
+fn answered_by(call: &CallTrace) -> String {
+    let one = |answer: &AnswerTrace| {
+        let changed = if answer.changed.is_some() { " with changes" } else { "" };
+        format!("{}{changed}", words::line(&answer.by))
+    };
+    let people: Vec<String> = call.answers.iter().map(one).collect();
+    if people.is_empty() { String::new() } else { format!("  answered by {}", people.join(", ")) }
 }
 
 /// A model's answer is what it said, and the tools it asked for.
@@ -264,6 +275,11 @@ fn whole_call(call: &CallTrace, paint: Paint) -> String {
         (_, Value::Null) => {}
         ("model", reply) => part("answer", &message_text(reply)),
         (_, output) => part("result", &words::full(output)),
+    }
+    for AnswerTrace { by, at, value, changed } in &call.answers {
+        let mut said = format!("{} {}", words::instant(*at), words::brief(value, LINE_CHARS));
+        said.extend(changed.iter().map(|arguments| format!("\narguments: {}", words::full(arguments))));
+        part(&format!("answered by {}", screen::for_terminal(by)), &said);
     }
     if let Some(error) = &call.error {
         part("error", &error.to_string());

@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "runs",
     "show",
     "watch",
+    "questions",
     "answer",
     "signal",
     "event",

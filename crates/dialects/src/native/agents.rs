@@ -1,7 +1,7 @@
 //! Agents, rules about tools, and MCP servers.
 
 use indexmap::IndexMap;
-use relais_plan::{Agent, Effect, McpServer, Problem, ToolRule};
+use relais_plan::{Agent, Effect, McpServer, People, Problem, ToolRule};
 use serde_json::Value;
 
 use super::keys;
@@ -76,11 +76,22 @@ impl Reader<'_> {
                 continue;
             };
             let effect = fields.get("effect").and_then(|field| self.choice(field, &effects));
-            let approve = fields.get("approve").and_then(|field| self.flag(field));
+            let (approve, people) = fields.get("approve").map(|field| self.approve(field)).unwrap_or_default();
             let timeout_ms = fields.get("timeout").and_then(|field| self.duration(field));
-            rules.insert(tool.key.to_owned(), ToolRule { effect, approve, timeout_ms, span: tool.key_span });
+            rules.insert(tool.key.to_owned(), ToolRule { effect, approve, people, timeout_ms, span: tool.key_span });
         }
         rules
+    }
+
+    /// Whether a person must say yes, and who that may be.
+    fn approve(&mut self, field: Field<'_>) -> (Option<bool>, People) {
+        if let Data::Scalar(_) = &field.node.data {
+            return (self.flag(field), People::default());
+        }
+        let example = "`approve: true` or `approve: { people: [ann], remind: 1d }`";
+        let fields = self.map(field.node, "`approve`", keys::APPROVE, example);
+        let people = fields.map(|fields| self.people(&fields, true)).unwrap_or_default();
+        (Some(true), people)
     }
 
     /// By name: `command` (text or a list), `args`, `env` for a program; `url`, `headers` for an HTTP server.

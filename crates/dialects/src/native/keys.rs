@@ -72,6 +72,7 @@ pub(crate) const TOP: &[&str] = &[
     "on_tool_drift",
     "triggers",
     "notify",
+    "tags",
 ];
 
 pub(crate) const AGENT: &[&str] = &[
@@ -95,17 +96,24 @@ pub(crate) const TOOL_RULE: &[&str] = &["effect", "approve", "timeout"];
 pub(crate) const SERVER: &[&str] = &["command", "args", "env", "url", "headers"];
 pub(crate) const EXIT: &[&str] = &["always", "success", "failure", "cancel"];
 pub(crate) const WAIT: &[&str] = &["for", "until", "at", "signal", "event", "filter"];
-pub(crate) const ASK: &[&str] = &["question", "show", "answer", "approve", "deadline", "on_deadline"];
+pub(crate) const ASK: &[&str] =
+    &["question", "show", "answer", "approve", "people", "approvals", "remind", "then", "deadline", "on_deadline"];
+/// Who is asked for a yes before a tool is called.
+pub(crate) const APPROVE: &[&str] = &["people", "approvals", "remind", "then"];
+pub(crate) const ESCALATION: &[&str] = &["after", "people", "notify"];
 pub(crate) const ON_DEADLINE: &[&str] = &["value"];
 pub(crate) const CASE: &[&str] = &["case", "value", "steps", "then"];
 pub(crate) const ARM: &[&str] = &["when", "label", "steps", "then"];
 pub(crate) const STOP_IF: &[&str] = &["any", "all"];
-pub(crate) const NOTIFY: &[&str] = &["on_complete", "on_failure", "to", "webhook", "email"];
+pub(crate) const NOTIFY: &[&str] = &["on_complete", "on_failure", "on_waiting", "to", "webhook", "email"];
 /// What starts runs; a trigger has exactly one of them.
 pub(crate) const TRIGGER_KINDS: &[&str] =
     &["manual", "at", "cron", "every", "daily", "weekly", "schedule", "continuous", "webhook", "event"];
-pub(crate) const TRIGGER_OPTIONS: &[&str] = &["timezone", "overlap", "catch_up", "input", "filter"];
+pub(crate) const TRIGGER_OPTIONS: &[&str] =
+    &["timezone", "overlap", "catch_up", "input", "filter", "debounce", "batch", "throttle"];
 pub(crate) const WEBHOOK: &[&str] = &["id", "secret", "dedupe"];
+pub(crate) const BATCH: &[&str] = &["size", "within"];
+pub(crate) const THROTTLE: &[&str] = &["max", "per"];
 pub(crate) const CONTINUOUS: &[&str] = &["delay"];
 
 /// Words that mean a secret. None of them is a key of the format, and in `env` and `headers` they may only refer to

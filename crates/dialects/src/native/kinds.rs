@@ -12,13 +12,14 @@
 //! - `for_each: EXPRESSION` or a list, with `do`, `at_once`, `max`, `on_limit: fail | truncate`
 //! - `repeat: [steps]` with `until` or `while`, `max`, `delay`, `on_limit: fail | complete`, `keep: all | last`
 //! - `wait: 10m`, or `{ for: … }`, `{ until: TIME }` (also `at`), `{ signal: NAME }`, `{ event: TYPE, filter: … }`
-//! - `ask: QUESTION`, or a map with `question`, `show`, `answer` (a schema) or `approve: true`, `deadline`, `on_deadline`
+//! - `ask: QUESTION`, or a map with `question`, `show`, `answer` (a schema) or `approve: true`, `people`,
+//!   `approvals`, `remind`, `then`, `deadline`, `on_deadline`
 //! - `stop_if: EXPRESSION`, a list (any of them), `{ any: […] }` or `{ all: […] }`
 //! - `set: { NAME: VALUE }`
 //! - `goto: ID` with `max`
 
 use relais_plan::step::{Awaited, Branch, Kind, Step};
-use relais_plan::{Ask, Call, Expr, OnDeadline, OnLimit, Problem, Schema, Task, Template, Until, time};
+use relais_plan::{Ask, Call, Expr, OnDeadline, OnLimit, People, Problem, Schema, Task, Template, Until, time};
 use serde_json::{Value, json};
 
 use super::keys;
@@ -404,6 +405,7 @@ impl Reader<'_> {
             answer: Schema::new(json!({ "type": "string" })),
             deadline_ms: None,
             on_deadline: OnDeadline::Fail,
+            people: People::default(),
         };
         if let Data::Scalar(_) = &field.node.data {
             ask.question = self.prompt(field);
@@ -432,6 +434,8 @@ impl Reader<'_> {
             }
             ask.answer = self.schema(field).unwrap_or_else(|| ask.answer.clone());
         }
+        let is_approval = *ask.answer.json() == json!({ "type": "boolean" });
+        ask.people = self.people(fields, is_approval);
         ask.deadline_ms = fields.get("deadline").and_then(|field| self.duration(field));
         if let Some(field) = fields.get("on_deadline") {
             if ask.deadline_ms.is_none() && !fields.has("deadline") {

@@ -1,11 +1,13 @@
 //! Steps: what each does, then what surrounds it.
 
 use relais_plan::step::{Awaited, Branch, Kind, Step, StepError};
-use relais_plan::{Ask, Backoff, Call, Expr, LaneFailure, OnDeadline, OnLimit, Retry, Span, Task, Template, Until};
+use relais_plan::{
+    Ask, Backoff, Call, Escalation, Expr, LaneFailure, OnDeadline, OnLimit, People, Retry, Span, Task, Template, Until,
+};
 use serde_json::{Value, json};
 
 use super::Fields;
-use super::values::{budget, duration, expression, name_list, schema, template};
+use super::values::{budget, duration, expression, name_list, names, schema, template};
 use super::yaml::{Doc, Style};
 use crate::native::DEFAULT_MAX;
 use crate::values::{bare, literal};
@@ -231,6 +233,7 @@ fn ask(ask: &Ask) -> Doc {
         json if *json == json!({ "type": "boolean" }) => fields.put("approve", json!(true)),
         _ => fields.put("answer", schema(&ask.answer)),
     }
+    people(&ask.people, &mut fields);
     fields.some("deadline", ask.deadline_ms.map(duration));
     if let OnDeadline::Value(value) = &ask.on_deadline {
         fields.put("on_deadline", json!({ "value": template(value) }));
@@ -239,6 +242,21 @@ fn ask(ask: &Ask) -> Doc {
         [(_, question)] => question.clone(),
         _ => fields.block(),
     }
+}
+
+pub(super) fn people(people: &People, fields: &mut Fields) {
+    fields.some("people", names(&people.users));
+    fields.some("approvals", people.approvals.map(Value::from));
+    fields.some("remind", people.remind_ms.map(duration));
+    fields.some("then", people.then.as_ref().map(escalation));
+}
+
+fn escalation(then: &Escalation) -> Doc {
+    let mut fields = Fields::default();
+    fields.put("after", duration(then.after_ms));
+    fields.some("people", names(&then.users));
+    fields.some("notify", names(&then.notify));
+    fields.short()
 }
 
 fn retry(retry: &Retry) -> Doc {

@@ -174,14 +174,22 @@ fn call() -> BoxedStrategy<(&'static str, Kind)> {
     prop_oneof![agent, tool, workflow].prop_map(|(word, call)| (word, Kind::Call(Box::new(call)))).boxed()
 }
 
+fn insistent() -> People {
+    let then = Escalation { after_ms: 7_200_000, users: vec!["carol".into()], notify: vec!["ops".into()] };
+    People { users: vec!["ann".into()], approvals: Some(2), remind_ms: Some(86_400_000), then: Some(then) }
+}
+
 fn waiting() -> BoxedStrategy<(&'static str, Kind)> {
     let times = ["1s", "{{ input.a }}", "{{ input.a }}s"];
     let time = proptest::sample::select(times.to_vec()).prop_map(|text| Template::text(text, Span::default()).unwrap());
-    let ask = (prompt(), option::of(template()), schema(), option::of(1u64..9_000_000), option::of(template()));
-    let ask = ask.prop_map(|(question, show, answer, deadline_ms, value)| {
+    let people = prop_oneof![Just(People::default()), Just(insistent())];
+    let ask = (prompt(), option::of(template()), schema(), option::of(1u64..9_000_000), option::of(template()), people);
+    let ask = ask.prop_map(|(question, show, answer, deadline_ms, value, people)| {
+        let approvals = people.approvals.filter(|_| *answer.json() == json!({ "type": "boolean" }));
+        let people = People { approvals, ..people };
         let value = value.filter(|_| deadline_ms.is_some());
         let on_deadline = value.map_or(OnDeadline::Fail, OnDeadline::Value);
-        ("ask", Until::Person(Box::new(Ask { question, show, answer, deadline_ms, on_deadline })))
+        ("ask", Until::Person(Box::new(Ask { question, show, answer, deadline_ms, on_deadline, people })))
     });
     let plain = prop_oneof![
         time.prop_map(Until::For),
@@ -395,6 +403,15 @@ fn trigger() -> BoxedStrategy<Trigger> {
                     (true, true) => json!({ "a.b[0]": "{{ x }}", "['c d']": { "not": { "in": [1, null] } } }),
                     (false, _) => Value::Null,
                 },
+                pace: match (is_sent, is_signed) {
+                    (true, false) => Pace { debounce_ms: Some(1_500), ..Pace::default() },
+                    (true, true) => Pace {
+                        batch: Some(BatchOf { size: 3, within_ms: 60_000 }),
+                        throttle: Some(Throttle { max: 10, per_ms: 3_600_000 }),
+                        ..Pace::default()
+                    },
+                    (false, _) => Pace::default(),
+                },
             }
         })
         .boxed()
@@ -427,8 +444,11 @@ fn workflow() -> BoxedStrategy<Workflow> {
                 output,
                 output_schema,
                 agents: agents.into_iter().collect(),
-                tools: [("mcp:shop/*".to_owned(), ToolRule { effect: Some(Effect::Read), ..ToolRule::default() })]
-                    .into(),
+                tools: [
+                    ("mcp:shop/*".to_owned(), ToolRule { effect: Some(Effect::Read), ..ToolRule::default() }),
+                    ("pay".to_owned(), ToolRule { approve: Some(true), people: insistent(), ..ToolRule::default() }),
+                ]
+                .into(),
                 limits: Limits { budget, timeout_ms, inline_bytes, large_values, shutdown_timeout_ms: timeout_ms },
                 on_failure: if more { RunFailure::Undo } else { RunFailure::Fail },
                 on_tool_drift: if more { OnToolDrift::Fail } else { OnToolDrift::Warn },
@@ -436,10 +456,12 @@ fn workflow() -> BoxedStrategy<Workflow> {
                 notify: Notify {
                     on_complete: more,
                     on_failure: more,
+                    on_waiting: more,
                     webhook: more.then(|| "https://example.org/a?b=1".to_owned()),
                     email: if more { vec!["a@example.org".to_owned()] } else { Vec::new() },
                     ..Notify::default()
                 },
+                tags: [("team".to_owned(), "sales".to_owned())].into_iter().filter(|_| more).collect(),
                 ..Workflow::default()
             }
         })

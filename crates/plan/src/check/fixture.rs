@@ -144,6 +144,7 @@ impl Reader {
                 answer: schema(&file["answer"]).unwrap_or(Schema::new(json!({"type": "boolean"}))),
                 deadline_ms: None,
                 on_deadline: OnDeadline::Fail,
+                people: Default::default(),
             }))),
             "stop_if" => Kind::StopIf(expr(main, span).unwrap()),
             "set" => Kind::Set(entries(main).map(|(k, v)| (k.clone(), template(v, span).unwrap())).collect()),

@@ -6,6 +6,7 @@ mod parts;
 mod signals;
 mod starts;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -98,6 +99,8 @@ pub struct RunRow {
     /// The id of the trigger that started it.
     pub trigger: Option<String>,
     pub thread: Option<String>,
+    /// Words of people's own that it is found by.
+    pub tags: BTreeMap<String, String>,
     /// The run that started it.
     pub parent: Option<Uuid>,
     pub status: Status,
@@ -175,6 +178,7 @@ impl From<Row> for RunRow {
             version: Some(target.version).filter(|version| *version > 0),
             branch: target.branch,
             trigger: target.trigger,
+            tags: target.tags,
             thread: Some(summary.thread).filter(|thread| !thread.is_empty()),
             parent: summary.parent,
             status: summary.status.into(),
@@ -200,6 +204,10 @@ struct Which {
     /// The id, the alias or the name of a workflow.
     workflow: Option<String>,
     thread: Option<String>,
+    /// One tag, `team=sales`, or several with commas between; a run must have all of them.
+    tag: Option<String>,
+    /// Only runs that ended with an error of this kind, such as `timeout`.
+    error: Option<String>,
     /// Only the child runs of this run.
     parent: Option<Uuid>,
     /// Leave out runs that other runs have started.
@@ -229,6 +237,7 @@ impl Which {
             workflow_id,
             workflow,
             thread: self.thread,
+            marks: relais_service::marks(&listed(self.tag.as_deref()), self.error.as_deref())?,
             status: statuses(self.status.as_deref())?,
             parent: self.parent,
             roots_only: self.roots_only,
@@ -243,7 +252,7 @@ impl Which {
 
 /// The id of a kept workflow, or else a name. Runs are found by the id of a workflow that is gone, and by the name of
 /// one that is only a file.
-async fn of_workflow(service: &Service, text: String) -> Result<(Option<String>, Option<String>), Problem> {
+pub(super) async fn of_workflow(service: &Service, text: String) -> Result<(Option<String>, Option<String>), Problem> {
     if let Ok(id) = text.parse::<Uuid>() {
         return Ok((Some(id.to_string()), None));
     }
@@ -254,7 +263,12 @@ async fn of_workflow(service: &Service, text: String) -> Result<(Option<String>,
     }
 }
 
-fn statuses(text: Option<&str>) -> Result<Vec<RunStatus>, Problem> {
+/// Words with commas between.
+fn listed(text: Option<&str>) -> Vec<String> {
+    text.map_or_else(Vec::new, |text| text.split(',').map(|word| word.trim().to_owned()).collect())
+}
+
+pub(super) fn statuses(text: Option<&str>) -> Result<Vec<RunStatus>, Problem> {
     let one = |word: &str| {
         let status: Result<Status, _> = serde_json::from_value(Value::String(word.trim().to_owned()));
         status
@@ -264,7 +278,7 @@ fn statuses(text: Option<&str>) -> Result<Vec<RunStatus>, Problem> {
     text.map_or_else(|| Ok(Vec::new()), |text| text.split(',').map(one).collect())
 }
 
-fn moment(name: &str, text: Option<&str>) -> Result<Option<Millis>, Problem> {
+pub(super) fn moment(name: &str, text: Option<&str>) -> Result<Option<Millis>, Problem> {
     let unclear = |text: &str| {
         let right = "write it like 2026-11-16T08:30:00Z";
         Problem::invalid(format!("{name}: `{text}` is no time; {right}"))

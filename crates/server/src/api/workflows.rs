@@ -1,5 +1,7 @@
 //! Workflows: made, read, changed, started.
 
+use std::collections::BTreeMap;
+
 use relais_service::{
     Deletion, Format, Mode, NewWorkflow, Removal, Service, Start, Tally, Workflow, WorkflowChange, WorkflowList,
     Written,
@@ -257,6 +259,9 @@ pub struct StartRun {
     pub triggering_data: Value,
     #[serde(default)]
     pub thread: String,
+    /// Words of your own that the run is found by, beside those of the definition.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
     /// Made-up answers in place of every model and tool.
     #[serde(default)]
     pub simulate: bool,
@@ -432,7 +437,7 @@ async fn run(
 ) -> Result<Accepted, Problem> {
     let mode = Mode { simulate: body.simulate, seed: body.seed, model: body.model, ..Mode::default() };
     let input = one_input(body.input, body.triggering_data)?;
-    let start = Start { input, mode, thread: body.thread, key, traceparent, ..Start::default() };
+    let start = Start { input, mode, thread: body.thread, tags: body.tags, key, traceparent, ..Start::default() };
     let run = service.start_workflow(&id, body.branch.as_deref(), body.version, start).await?;
     let location = [(axum::http::header::LOCATION, format!("/api/v1/runs/{run}"))];
     let started = StartedRun { run: service.row(run).await?.into(), instance: InstancePart::of(&service, run).await? };

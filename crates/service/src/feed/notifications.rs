@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use crate::feed::notify::{Message, recipients};
 use crate::kept::{self, At, Kept};
-use crate::{Error, Service};
+use crate::runs::bulk::BulkRuns;
+use crate::{Bulk, Error, Service};
 use deliveries::Delivery;
 
 /// News older than this is listed and no longer sent: nobody wants a hundred mails after a long stop.
@@ -38,7 +39,7 @@ pub struct Notification {
     /// Holds its time: the newest is the highest.
     pub id: Uuid,
     pub at: Millis,
-    /// `run.completed`, `run.failed`, or `run.message` where a run itself has something to say.
+    /// `run.completed`, `run.failed`, `run.waiting`, or `run.message` where a run itself has something to say.
     pub kind: String,
     pub title: String,
     pub text: String,
@@ -185,7 +186,7 @@ impl Service {
 
     /// Removes what nobody will look at any more.
     pub(crate) async fn forget_old(&self) -> Result<(), Error> {
-        for kind in [Notification::KIND, Delivery::KIND, posted::Posted::KIND] {
+        for kind in [Notification::KIND, Delivery::KIND, posted::Posted::KIND, Bulk::KIND, BulkRuns::KIND] {
             self.forget_old_of(kind).await?;
         }
         self.forget_gone_triggers().await

@@ -122,6 +122,20 @@ pub struct CallTrace {
     pub late: bool,
     /// Asked again so often after a crash.
     pub interrupted: u32,
+    /// Who answered a question, when and with what; several where several must say yes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<AnswerTrace>,
+}
+
+/// What a person said.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AnswerTrace {
+    pub by: String,
+    pub at: Millis,
+    pub value: Value,
+    /// The arguments that they put in place of those that were shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Value>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -231,7 +245,7 @@ impl<'a> Writer<'a> {
             Event::Entered { scope, node, attempt, .. } => self.entered(*scope, *node, *attempt, at),
             Event::Asked { id, scope, node, command } => self.asked(*id, (*scope, *node), command, at),
             Event::Answered { id, answer } => self.answered(*id, answer, at),
-            Event::Received { id, value, .. } => self.received(*id, value, at),
+            Event::Received { id, value, by } => self.received(*id, value, by, at),
             Event::Branched { scope, node, took } => self.branched((*scope, *node), took),
             Event::Left(left) => self.left(left, at),
             Event::Signalled { signal, by } => self.signalled(signal, by, at),
@@ -286,6 +300,7 @@ impl<'a> Writer<'a> {
             ms: 0,
             late: false,
             interrupted: 0,
+            answers: Vec::new(),
         });
         if !matches!(command, Command::CallModel { .. } | Command::CallTool { .. } | Command::StartRun(_)) {
             step.status = StepStatus::Waiting;
@@ -313,13 +328,20 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn received(&mut self, id: CommandId, value: &Value, at: Millis) {
-        if !self.run.owed.contains_key(&id) {
-            return;
-        }
+    fn received(&mut self, id: CommandId, value: &Value, by: &str, at: Millis) {
+        let Some(mut owed) = self.run.owed.get(&id).cloned() else { return };
+        let is_answered = owed.settles(value, by);
+        let asks = owed.command.question().is_some();
+        let changed = owed.command.question().and_then(|question| changes(question, value));
         let Some((index, call)) = self.call(id) else { return };
-        (call.answered_at, call.status, call.output) = (Some(at), "success".into(), value.clone());
-        self.steps[index].status = StepStatus::Running;
+        if asks {
+            call.answers.push(AnswerTrace { by: by.to_owned(), at, value: value.clone(), changed });
+        }
+        if is_answered {
+            (call.answered_at, call.status, call.output) = (Some(at), "success".into(), value.clone());
+            call.ms = at.saturating_sub(call.asked_at).max(0) as u64;
+            self.steps[index].status = StepStatus::Running;
+        }
     }
 
     fn branched(&mut self, place: (ScopeId, NodeId), took: &Took) {
@@ -487,6 +509,12 @@ pub(crate) fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
         versions.iter().enumerate().map(one).collect::<Vec<_>>()
     };
     run.artifacts.iter().flat_map(versions).collect()
+}
+
+/// The arguments of a tool call where a person has changed them.
+fn changes(question: &Question, value: &Value) -> Option<Value> {
+    let shown = &question.approves.as_ref()?.arguments;
+    agreed(question, value).filter(|arguments| arguments != shown)
 }
 
 fn use_id(command: &Command) -> Option<String> {

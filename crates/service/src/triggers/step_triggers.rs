@@ -324,7 +324,7 @@ impl Service {
 impl TriggerRecord {
     /// What it fires on and how, in the words in which it is set.
     pub fn settings(&self) -> Map<String, Value> {
-        let Trigger { on, timezone, overlap, catch_up, input, filter: _ } = &self.on;
+        let Trigger { on, timezone, overlap, catch_up, input, filter: _, pace: _ } = &self.on;
         let on = match on {
             TriggerOn::Manual => None,
             TriggerOn::At(text) => Some(("at", json!(text))),

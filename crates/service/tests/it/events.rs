@@ -72,7 +72,10 @@ async fn add_waiting(store: &MemoryStore, user: &str, event: String) {
     let new = NewRun { entry: entry(1), more: Vec::new(), summary, key: None, lease: None, blobs: Vec::new() };
     store.create(new).await.unwrap();
     let (entry, awaited) = (entry(2).into(), Some(vec![event]));
-    store.append(Batch { run, entry, summary: None, release: false, blobs: Vec::new(), awaited }).await.unwrap();
+    store
+        .append(Batch { run, entry, summary: None, release: false, blobs: Vec::new(), awaited, listed: None })
+        .await
+        .unwrap();
 }
 
 fn open(folder: &tempfile::TempDir, store: Arc<MemoryStore>) -> Service {

@@ -4,11 +4,13 @@
 
 mod answers;
 mod budgets;
+mod bulk;
 mod crashes;
 mod events;
 mod feed;
 mod going_back;
 mod kept;
+mod questions;
 mod serving;
 mod setup;
 mod starting;

@@ -83,6 +83,7 @@ fn remove(db: &Connection, run: RunId, hashes: &mut BTreeSet<String>) -> rusqlit
     for sql in [
         "DELETE FROM blob_uses WHERE run = ?1",
         "DELETE FROM awaited_events WHERE run = ?1",
+        "DELETE FROM run_marks WHERE run = ?1",
         "DELETE FROM entries WHERE run = ?1",
         "DELETE FROM runs WHERE run = ?1",
     ] {

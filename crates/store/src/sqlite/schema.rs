@@ -10,7 +10,7 @@ use super::{Durability, Options};
 use crate::Error;
 
 /// Forward only, one step per released version; the position is the version it starts from.
-const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 /// Made anew whenever they or the tables have changed, so that they have no versions.
 const VIEWS: &str = include_str!("schema/views.sql");
 const CREATE_VIEW: &str = "CREATE VIEW ";

@@ -73,6 +73,7 @@ pub fn call(what: &'static str, name: &str, status: &'static str, input: Value, 
         ms: 400,
         late: false,
         interrupted: 0,
+        answers: Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use relais_engine::{Entry, Event, FORMAT, Millis, RunId, RunStatus, Signal, Summary};
 use relais_plan::time::{format_instant, parse_instant};
-use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn, schedule};
+use relais_plan::{BatchOf, CatchUp, Overlap, Pace, Throttle, Trigger, TriggerOn, schedule};
 use relais_runtime::clock::Clock;
 use relais_runtime::settings::Settings;
 use relais_store::{Batch, Expect, Fault, Filter, MemoryStore, Options, SqliteStore, Store};
@@ -99,7 +99,15 @@ impl World {
             let entry = Entry { seq: row.seq + 1, at: now, version: FORMAT, events: Vec::new() };
             let summary = Summary { status, ended_at: Some(now), ..row.summary.clone() };
             let (blobs, awaited) = (Vec::new(), None);
-            let batch = Batch { run, entry: entry.into(), summary: Some(summary), release: false, blobs, awaited };
+            let batch = Batch {
+                run,
+                entry: entry.into(),
+                summary: Some(summary),
+                release: false,
+                blobs,
+                awaited,
+                listed: None,
+            };
             self.store.append(batch).await.unwrap();
             let edits = self.service.after_end_edits(&row).await.unwrap();
             self.service.change(edits).await.unwrap();
@@ -1085,4 +1093,107 @@ async fn a_tool_replaces_only_what_it_set() {
     // A call that replaces means the tool's, too.
     world.service.schedule("tick", SetSchedule { by_tool: false, ..every("6h", true) }).await.unwrap();
     assert_eq!(words(&world.service).await, expected(&["6h"]));
+}
+
+/// Backfills the first days of the year at noon of the sixth, twice; how many runs there are when each was ended, and
+/// how many were at once at most.
+async fn check_backfill(overlap: Overlap, days: (&str, &str), expected: Result<(usize, usize), &str>) {
+    let world = World::new().await;
+    let id = world.add(cron("0 9 * * *"), |trigger| trigger.overlap = overlap).await;
+    let workflow = world.workflow.id.to_string();
+    world.clock.add(5 * DAY + DAY / 2);
+    let [from, to] = [days.0, days.1].map(|day| crate::backfill_time("from", day).unwrap());
+    let wanted = crate::Backfill { workflow, schedule: None, from, to };
+    let told = match world.service.backfill(&wanted).await {
+        Ok(done) => done.times.len(),
+        Err(error) => {
+            assert!(expected.is_err_and(|part| error.to_string().contains(part)), "{error}");
+            return;
+        }
+    };
+    let mut most = 0;
+    for _ in 0..20 {
+        // Killed anywhere, the next one goes on.
+        world.another().fire_due().await.unwrap();
+        let going = Filter { status: vec![RunStatus::Pending, RunStatus::Running], ..Filter::default() };
+        most = most.max(world.store.list(going).await.unwrap().rows.len());
+        world.end_runs(RunStatus::Completed).await;
+        if most > 0 {
+            // Twice is once.
+            world.service.backfill(&wanted).await.unwrap();
+        }
+        world.clock.add(1_000);
+    }
+    let fired = world.fired().await.remove(&id).unwrap_or_default();
+    let wanted: Vec<Millis> = fired.iter().copied().filter(|tick| (from..=to).contains(tick)).collect();
+    assert_eq!(Ok((wanted.len(), most)), expected, "{overlap:?} {days:?}");
+    assert_eq!(wanted.len(), told);
+    let once: BTreeSet<Millis> = wanted.iter().copied().collect();
+    assert_eq!(once.len(), wanted.len(), "a time was run twice");
+}
+
+#[tokio::test]
+async fn the_runs_of_a_past_range_are_started_once_each() {
+    check_backfill(Overlap::Allow, ("2026-01-01", "2026-01-04"), Ok((3, 4))).await;
+    check_backfill(Overlap::Skip, ("2026-01-01", "2026-01-04"), Ok((3, 1))).await;
+    check_backfill(Overlap::Queue, ("2026-01-02", "2026-01-03T09:00:00Z"), Ok((2, 1))).await;
+    check_backfill(Overlap::Skip, ("2026-01-03", "2026-01-02"), Err("from one time to a later one")).await;
+    check_backfill(Overlap::Skip, ("2026-01-03", "2026-02-02"), Err("that has passed")).await;
+    check_backfill(Overlap::Skip, ("2026-01-03T10:00:00Z", "2026-01-03T11:00:00Z"), Err("has no time")).await;
+    check_backfill(Overlap::Skip, ("2020-01-01", "2026-01-03"), Err("more than 500 times")).await;
+}
+
+/// Sends `a`, `b`, … at these seconds, each time and each second to a process that begins anew; then what the runs were
+/// given, with the second at which each was started, and why others were not.
+async fn check_pace(pace: Pace, sent_at_s: &[Millis], runs: &[(Millis, Value)], reasons: &[&str]) {
+    let world = World::new().await;
+    let event = TriggerOn::Event("order.paid".into());
+    let id = world.add(event, |trigger| (trigger.overlap, trigger.pace) = (Overlap::Allow, pace.clone())).await;
+    let (start, mut found, mut known) = (world.clock.now(), Vec::new(), BTreeSet::new());
+    for second in 0..200 {
+        world.clock.set(start + second * 1_000);
+        for (number, _) in sent_at_s.iter().enumerate().filter(|(_, at)| **at == second) {
+            let name = char::from(b'a' + u8::try_from(number).unwrap()).to_string();
+            assert!(send(&world, id, &name).await.run.is_none() || pace.throttle.is_some());
+            // The same once more is the same.
+            send(&world, id, &name).await;
+        }
+        world.another().fire_due().await.unwrap();
+        for row in world.store.list(Filter { limit: 100, ..Filter::default() }).await.unwrap().rows {
+            if known.insert(row.summary.run) {
+                let entries = world.store.load(row.summary.run, 0).await.unwrap();
+                let Event::Opened(opened) = &entries[0].events[0] else { panic!("{entries:?}") };
+                found.push((second, opened.trigger["data"].clone()));
+            }
+        }
+        world.end_runs(RunStatus::Completed).await;
+    }
+    assert_eq!(found, runs, "{pace:?} {sent_at_s:?}");
+    let mut told: Vec<String> =
+        world.service.decisions(id).await.unwrap().into_iter().filter(|it| !it.starts).map(|it| it.reason).collect();
+    told.dedup();
+    assert_eq!(told.len(), reasons.len(), "{told:?}");
+    assert!(told.iter().zip(reasons).all(|(told, reason)| told.contains(reason)), "{told:?}");
+    assert!(world.trigger(id).await.gathering.is_none());
+    let arrivals = relais_store::Find { kind: "arrival".into(), ..Default::default() };
+    assert!(world.store.records(arrivals).await.unwrap().is_empty(), "something that was sent is left over");
+}
+
+#[tokio::test]
+async fn what_is_sent_is_debounced_batched_and_throttled() {
+    let named = |name: &str| json!({ "name": name });
+    let items =
+        |names: &[&str]| json!({ "items": names.iter().map(|it| named(it)).collect::<Vec<_>>(), "count": names.len() });
+    let debounce = Pace { debounce_ms: Some(10_000), ..Pace::default() };
+    let later = "a later one took its place";
+    check_pace(debounce.clone(), &[0], &[(10, named("a"))], &[]).await;
+    check_pace(debounce.clone(), &[0, 5, 14], &[(24, named("c"))], &[later]).await;
+    check_pace(debounce, &[0, 30], &[(10, named("a")), (40, named("b"))], &[]).await;
+    let batch = Pace { batch: Some(BatchOf { size: 3, within_ms: 60_000 }), ..Pace::default() };
+    check_pace(batch.clone(), &[0, 20], &[(60, items(&["a", "b"]))], &[]).await;
+    let full = [(2, items(&["a", "b", "c"])), (70, items(&["d"]))];
+    check_pace(batch, &[0, 1, 2, 10], &full, &[]).await;
+    let throttle = Pace { throttle: Some(Throttle { max: 2, per_ms: 60_000 }), ..Pace::default() };
+    let runs = [(0, named("a")), (1, named("b")), (61, named("e"))];
+    check_pace(throttle, &[0, 1, 2, 59, 61], &runs, &["2 runs started within"]).await;
 }
