@@ -55,6 +55,8 @@ pub struct Step {
     pub on_error: StepError,
     pub budget: Budget,
     pub undo: Option<Box<Step>>,
+    /// Variables that it writes when it completes; they may read its own output.
+    pub save: Vec<(String, Template)>,
     pub on_missing_null: bool,
     /// A repeat gives the output of its last pass alone.
     pub keep_last: bool,
@@ -101,6 +103,7 @@ pub enum Kind {
         at_once: u32,
         max: u32,
         on_limit: OnLimit,
+        on_failure: LaneFailure,
     },
     Repeat {
         while_: Option<Expr>,
@@ -153,6 +156,7 @@ impl Step {
             on_error: StepError::Fail,
             budget: Budget::default(),
             undo: None,
+            save: Vec::new(),
             on_missing_null: false,
             keep_last: false,
         }

@@ -1,6 +1,6 @@
 //! `relais show`: the trace of a run, as a tree or one step in full.
 
-use relais_engine::{StepStatus, Stored};
+use relais_engine::{RunStatus, StepStatus, Stored};
 use relais_plan::text::cut;
 use relais_plan::time::format_duration;
 use relais_service::trace::{CallTrace, StepTrace};
@@ -50,6 +50,9 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
             (None, false) => tree(&trace, paint),
         };
         screen::out(&text)?;
+        if trace.status == RunStatus::Interrupted.word() && !args.json {
+            screen::note(&format!("nobody works on this run any more; `relais resume {run}` goes on with it"));
+        }
         if trace.status == "waiting" && !args.json {
             for block in questions::told(session, run).await? {
                 screen::note(&block);
@@ -140,6 +143,9 @@ fn branch(step: &StepTrace, paint: Paint) -> String {
     line.push('\n');
     for call in &step.calls {
         line.push_str(&format!("{indent}    {}\n", call_line(call, paint)));
+    }
+    for (name, value) in step.vars.iter().filter(|_| step.kind != "set") {
+        line.push_str(&format!("{indent}    {} {name} = {}\n", paint.dim("set"), words::brief(value, LINE_CHARS)));
     }
     if let Some(error) = &step.error {
         line.push_str(&format!("{indent}    {}\n", paint.red(&words::shorten(&error.to_string(), 4 * LINE_CHARS))));

@@ -12,6 +12,7 @@ mod flow;
 mod graph;
 mod names;
 mod shape;
+mod variables;
 
 use crate::{Plan, Problems};
 

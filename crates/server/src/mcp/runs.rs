@@ -213,7 +213,7 @@ pub fn list_spec() -> Spec {
         takes: json!({
             "workflow_id": text("Only runs of this workflow: id, alias or name."),
             "workflowId": same_as("workflow_id"),
-            "status": { "enum": RunStatus::all().map(RunStatus::word).collect::<Vec<_>>(), "description": "Only runs of this status." },
+            "status": { "enum": RunStatus::shown().map(RunStatus::word).collect::<Vec<_>>(), "description": "Only runs of this status." },
             "limit": limit(DEFAULT_LISTED),
             "cursor": text("`next` of the page before."),
             "user_id": user_id(),

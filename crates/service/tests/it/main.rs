@@ -4,6 +4,7 @@
 
 mod answers;
 mod budgets;
+mod cancels;
 mod crashes;
 mod events;
 mod feed;
