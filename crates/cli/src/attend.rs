@@ -30,12 +30,15 @@ pub struct Manner {
 /// A cancelled body has 5 s, its exit steps 60 s; whoever takes longer than both is left behind.
 const CANCEL_LIMIT: Duration = Duration::from_secs(70);
 
+/// Names of failed steps on one line.
+const LET_PASS_SHOWN: usize = 5;
+
 /// Shows a run from entry `since` on until it has ended or waits for somebody.
 pub async fn attend(session: &Session, ear: Ear, run: RunId, since: u64, manner: Manner) -> anyhow::Result<Exit> {
     let following = session.follow(run).await?;
     let progress = Progress::new(manner.style, manner.verbose);
-    let (ended, give_up_at) = (None, None);
-    let mut attended = Attended { session, ear, run, since, manner, following, progress, ended, give_up_at };
+    let (ended, failed, give_up_at) = (None, Vec::new(), None);
+    let mut attended = Attended { session, ear, run, since, manner, following, progress, ended, failed, give_up_at };
     let outcome = attended.work().await;
     attended.progress.close();
     match outcome? {
@@ -62,6 +65,8 @@ struct Attended<'s> {
     following: Followed,
     progress: Progress,
     ended: Option<Notice>,
+    /// Steps of the run that have failed.
+    failed: Vec<String>,
     give_up_at: Option<Instant>,
 }
 
@@ -139,8 +144,11 @@ impl Attended<'_> {
         for notice in notices {
             self.tell_said(notice).await?;
             self.progress.tell(notice, notice.seq > self.since)?;
-            if matches!(notice.what, What::RunEnded { .. }) {
-                self.ended = Some(notice.clone());
+            let is_new = notice.run == self.run && notice.seq > self.since;
+            match &notice.what {
+                What::RunEnded { .. } => self.ended = Some(notice.clone()),
+                What::StepFailed { step, .. } if is_new => self.failed.push(step.clone()),
+                _ => {}
             }
         }
         Ok(())
@@ -218,6 +226,12 @@ impl Attended<'_> {
         screen::note(&format!("{colored}  {}  run {}", words::effort(Some(*ms), usage), self.run));
         if let Some(error) = error {
             screen::note(&format!("{} {}", paint.red("error:"), words::hanging(&error.to_string())));
+        }
+        if status.is_success() && !self.failed.is_empty() {
+            let shown = self.failed.iter().take(LET_PASS_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = self.failed.len().saturating_sub(LET_PASS_SHOWN);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            screen::note(&format!("{} {shown}{more} failed, and the workflow let it pass", paint.yellow("!")));
         }
         if !status.is_success() {
             screen::note(&format!("  relais show {run}\n  relais resume {run}", run = self.run));

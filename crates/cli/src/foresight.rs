@@ -7,5 +7,5 @@ use crate::screen;
 
 /// The text that a template gives, or the template where that is not known yet.
 pub fn constant(template: &Template, known: &Known) -> String {
-    screen::for_terminal(&relais_service::foresight::constant(template, known)).into_owned()
+    words::line(&relais_service::foresight::constant(template, known))
 }

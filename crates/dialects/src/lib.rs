@@ -207,7 +207,7 @@ struct Open {
 
 #[derive(Clone)]
 struct Pinned {
-    hash: String,
+    pin: reader::Pin,
     /// Levels from this workflow down, itself included.
     height: usize,
 }
@@ -300,7 +300,7 @@ impl<'l> Reading<'l> {
         (workflow.and_then(|workflow| built(workflow, source, &mut problems)), problems)
     }
 
-    fn child(&mut self, reference: &str) -> Result<String, String> {
+    fn child(&mut self, reference: &str) -> Result<reader::Pin, String> {
         self.loads += 1;
         if self.loads > MAX_WORKFLOW_CALLS {
             return Err(format!("more than {MAX_WORKFLOW_CALLS} calls of workflows in all"));
@@ -323,7 +323,7 @@ impl<'l> Reading<'l> {
         if let Some(open) = self.open.last_mut() {
             open.height = open.height.max(pinned.height + 1);
         }
-        Ok(pinned.hash)
+        Ok(pinned.pin)
     }
 
     fn refuse_cycle(&self, name: &str) -> Result<(), String> {
@@ -345,9 +345,9 @@ impl<'l> Reading<'l> {
         let height = self.open.pop().map_or(1, |open| open.height);
         let pinned = match plan {
             Some(plan) if !has_errors(&problems) => {
-                let hash = plan.hash();
+                let pin = reader::Pin { hash: plan.hash(), takes: plan.input_schema.clone() };
                 self.children.push(plan);
-                Ok(Pinned { hash, height })
+                Ok(Pinned { pin, height })
             }
             Some(_) | None => Err(refused(&source, &problems)),
         };
@@ -394,7 +394,7 @@ fn refused(source: &Source, problems: &[Problem]) -> String {
 }
 
 impl reader::Workflows for Reading<'_> {
-    fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem> {
+    fn pin(&mut self, reference: &str, span: Span) -> Result<reader::Pin, Problem> {
         self.child(reference)
             .map_err(|message| Problem::error(span, format!("the workflow `{reference}` cannot be called: {message}")))
     }

@@ -5,15 +5,15 @@
 
 use indexmap::IndexMap;
 use relais_plan::problem::nearest;
-use relais_plan::{Agent, Problem, Problems, Span};
+use relais_plan::{Agent, Problem, Problems, Schema, Span};
 use serde_json::Value;
 
 use crate::steps;
 
 /// Pins the workflows that a workflow calls.
 pub(crate) trait Workflows {
-    /// The hash of the plan that the reference means.
-    fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem>;
+    /// The plan that the reference means.
+    fn pin(&mut self, reference: &str, span: Span) -> Result<Pin, Problem>;
 
     /// An agent that is kept elsewhere, in the words of the native format.
     fn agent(&self, _name: &str) -> Option<Value> {
@@ -26,11 +26,20 @@ pub(crate) trait Workflows {
     }
 }
 
+/// A workflow that is called, as it was when the caller was loaded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pin {
+    /// Of its plan.
+    pub hash: String,
+    /// The schema of its input.
+    pub takes: Option<Schema>,
+}
+
 /// For what stands by itself and calls no workflows: an agent, a step, a trigger.
 pub(crate) struct NoWorkflows;
 
 impl Workflows for NoWorkflows {
-    fn pin(&mut self, _reference: &str, span: Span) -> Result<String, Problem> {
+    fn pin(&mut self, _reference: &str, span: Span) -> Result<Pin, Problem> {
         Err(Problem::error(span, "no workflow can be called from here"))
     }
 }

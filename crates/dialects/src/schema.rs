@@ -185,6 +185,10 @@ fn step_key(kind: &str, key: &str) -> Value {
         ("for_each", "do") => refer("block", "The steps; they read `item`, `index` and `loop.count`."),
         ("for_each", "at_once") => whole("Items at once (default 1).", 1),
         ("for_each", "max") => passes("Items at most (default 100)."),
+        ("for_each", "on_failure") => choice(
+            "When an item fails: stop the others, let all of them finish and then fail, or complete with its error in its place.",
+            &["cancel", "drain", "collect"],
+        ),
         ("for_each", "on_limit") => choice("What a longer list leads to.", &["fail", "truncate"]),
         ("repeat", "until") => refer("expression", "Asked after each pass; true ends the repeat."),
         ("repeat", "while") => refer("expression", "Asked before each pass; false ends the repeat."),
@@ -249,6 +253,11 @@ fn common_key(key: &str) -> Value {
         "on_error" => on_error(),
         "budget" => refer("budget", "Bounds of this step."),
         "undo" => refer("step", "The step that takes this one back when the run fails with `on_failure: undo`."),
+        "save" => json!({
+            "description": "Variables written when the step completes, read as `vars.NAME`; they may read its own output.",
+            "type": "object", "minProperties": 1,
+            "propertyNames": { "pattern": "^[A-Za-z][A-Za-z0-9_]*$" },
+        }),
         "on_missing" => {
             json!({ "description": "A missing field reads as null instead of being an error.", "type": "null" })
         }
@@ -423,6 +432,7 @@ fn top(key: &str) -> Value {
         "inline_limit" => refer("count", "Values above this size travel by reference (default 64k)."),
         "large_values" => choice("Where large outputs can be read beside the database.", &["blob", "file"]),
         "shutdown_timeout" => refer("duration", "How long a server that shuts down lets a run go on."),
+        "max_recoveries" => whole("How often in a row a run may be taken over without getting further (default 5).", 0),
         "agents" => by_name("Agents by name.", refer("agent", "")),
         "tools" => by_name("What the file says about tools, by name or pattern.", tool_rule()),
         "mcp" => by_name("MCP servers by name.", server()),

@@ -114,6 +114,8 @@ fn limits(fields: &mut Fields, limits: &Limits) {
     };
     fields.word("large_values", &limits.large_values, word);
     fields.some("shutdown_timeout", limits.shutdown_timeout_ms.map(duration));
+    let max_recoveries = Some(limits.max_recoveries).filter(|count| *count != default.max_recoveries);
+    fields.some("max_recoveries", max_recoveries.map(Value::from));
 }
 
 fn policies(fields: &mut Fields, workflow: &Workflow) {
@@ -227,10 +229,10 @@ fn trigger(trigger: &Trigger) -> Doc {
         Overlap::Allow => "allow",
         Overlap::CancelRunning => "cancel_running",
     };
-    match trigger.on.is_sent() {
-        // Told even where it is the default: what is skipped here is lost.
-        true => fields.put("overlap", Value::from(overlap)),
-        false => fields.word("overlap", &trigger.overlap, overlap),
+    // Of what is sent it is told even where it is the default: what is skipped here is lost.
+    let usual = Overlap::or_default(None, trigger.catch_up);
+    if trigger.on.is_sent() || trigger.overlap != usual {
+        fields.put("overlap", Value::from(overlap));
     }
     let catch_up = match trigger.catch_up {
         CatchUp::One => "one",

@@ -7,7 +7,7 @@ use relais_plan::expr::Root;
 use relais_plan::{Agent, Call, Effect, Op, Schema, Task, Template};
 use serde_json::{Value, json};
 
-use crate::book::Want;
+use crate::book::{Room, Want};
 use crate::call::{check_input, effect_of};
 use crate::command::*;
 use crate::decide::{Again, Events, NotLoaded, Step, Unready};
@@ -226,9 +226,11 @@ impl<'a> Loop<'a> {
         let reserve = Reserve { tokens: input + output, usd_nanos };
         let want = Want { reserve, model_calls: 1, tool_calls: 0 };
         let place = (self.step.scope, self.step.node);
-        let room = self.step.run.room(self.step.ctx.program, place, want);
-        room.map_err(|failure| Stop::Fail(failure, Again::Never))?;
-        Ok(vec![self.step.ask(Command::CallModel { model, say, reserve })])
+        match self.step.run.room(self.step.ctx.program, place, want) {
+            Room::Enough => Ok(vec![self.step.ask(Command::CallModel { model, say, reserve })]),
+            Room::Later => Ok(Vec::new()),
+            Room::Short(failure) => Err(Stop::Fail(failure, Again::Never)),
+        }
     }
 
     /// A prompt that the model could not read is refused before it is paid for.
@@ -263,8 +265,8 @@ impl<'a> Loop<'a> {
     }
 
     fn use_tools(&self, work: &AgentWork) -> Going {
-        let asked = self.ask_tools(work)?;
-        if !asked.is_empty() {
+        let (asked, all) = self.ask_tools(work)?;
+        if !asked.is_empty() || !all {
             return Ok(asked);
         }
         let busy = |u: &Use| matches!(u.state, UseState::Asked(_) | UseState::Approving(_));
@@ -285,18 +287,18 @@ impl<'a> Loop<'a> {
         self.ask_model(work, say)
     }
 
-    /// Asks for every call that is new, as far as it can be read.
-    fn ask_tools(&self, work: &AgentWork) -> Going {
+    /// Asks for every call that is new, as far as it can be read. Says whether there was room for all of them.
+    fn ask_tools(&self, work: &AgentWork) -> Result<(Vec<Event>, bool), Stop> {
         let mut events = Vec::new();
         if self.step.run.paused {
-            return Ok(events);
+            return Ok((events, true));
         }
         for used in &work.uses {
             let id = self.step.run.next_command + events.len() as CommandId;
             let command = match &used.state {
                 UseState::New => match self.arguments(used, None)? {
                     Ok(arguments) if self.needs_approval(&used.call.tool) => {
-                        approval(self.step, ToolUse { arguments, ..used.call.clone() })
+                        Some(approval(self.step, ToolUse { arguments, ..used.call.clone() }))
                     }
                     Ok(arguments) => self.tool(used, arguments, events.len() as u64 + 1)?,
                     Err(_) => continue,
@@ -307,20 +309,27 @@ impl<'a> Loop<'a> {
                 },
                 UseState::Approving(_) | UseState::Asked(_) | UseState::Returned(_) | UseState::Failed(_) => continue,
             };
+            let Some(command) = command else { return Ok((events, false)) };
             let (scope, node) = (self.step.scope, self.step.node);
             events.push(Event::Asked { id, scope, node, command: Box::new(command) });
         }
-        Ok(events)
+        Ok((events, true))
     }
 
-    fn tool(&self, used: &Use, arguments: Value, tool_calls: u64) -> Result<Command, Stop> {
+    /// The call of a tool; none while the budget is short and something may come back.
+    fn tool(&self, used: &Use, arguments: Value, tool_calls: u64) -> Result<Option<Command>, Stop> {
         let want = Want { tool_calls, ..Want::default() };
-        let room = self.step.run.room(self.step.ctx.program, (self.step.scope, self.step.node), want);
-        room.map_err(|failure| Stop::Fail(failure, Again::Never))?;
+        match self.step.run.room(self.step.ctx.program, (self.step.scope, self.step.node), want) {
+            Room::Enough => {}
+            // Those asked for in this turn are in flight with it.
+            Room::Short(_) if tool_calls > 1 => return Ok(None),
+            Room::Later => return Ok(None),
+            Room::Short(failure) => return Err(Stop::Fail(failure, Again::Never)),
+        }
         let tool = used.call.tool.clone();
         let arguments = self.with_version(&tool, arguments);
         let effect = effect_of(self.step, &tool, &arguments);
-        Ok(Command::CallTool { tool, arguments, effect, use_id: Some(used.call.id.clone()) })
+        Ok(Some(Command::CallTool { tool, arguments, effect, use_id: Some(used.call.id.clone()) }))
     }
 
     fn needs_approval(&self, tool: &str) -> bool {

@@ -119,6 +119,7 @@ impl Run {
             sent: Vec::new(),
             paused: false,
             cancels: 0,
+            recoveries: 0,
             ending: None,
             closed: None,
             completed_steps: 0,
@@ -128,6 +129,8 @@ impl Run {
             wrote_bytes: 0,
             open_scopes: BTreeSet::new(),
             agenda: BTreeSet::new(),
+            starved: BTreeSet::new(),
+            thirsty: BTreeSet::new(),
             stirred: true,
         };
         run.open_scope(ScopeKind::Body, None, 0);
@@ -135,6 +138,9 @@ impl Run {
     }
 
     pub fn apply(&mut self, event: &Event) -> Applied {
+        if event.gets_further() {
+            self.recoveries = 0;
+        }
         match event {
             Event::Opened(_) => self.corrupt("a second `opened`"),
             Event::Entered { scope, node, attempt, kept, timeout_ms } => {
@@ -444,6 +450,7 @@ impl Run {
             self.never_entered(left.scope, left.node)?;
         }
         self.detach_rest(left);
+        self.note_let_pass(left);
         self.clear_deadline(left.scope, left.node)?;
         let instance = self.instance_mut(left.scope, left.node)?;
         instance.leave(left, at);
@@ -479,6 +486,19 @@ impl Run {
         for inner in self.inner_scopes(left.scope, left.node) {
             let scope = &mut self.scopes[inner as usize];
             scope.detached |= scope.settled.is_none();
+        }
+    }
+
+    /// The failed lanes and items of a block that completes all the same: its policy let them pass.
+    fn note_let_pass(&mut self, left: &Left) {
+        if left.status != StepStatus::Completed {
+            return;
+        }
+        for inner in self.inner_scopes(left.scope, left.node) {
+            let scope = self.scope(inner);
+            if let (Some((StepStatus::Failed, _)), At::Broken(node)) = (&scope.settled, scope.at) {
+                self.tolerated.push((inner, node));
+            }
         }
     }
 
@@ -566,6 +586,7 @@ impl Run {
         let (kind, parent, number, detached) = (place.kind, place.parent, place.number, place.detached);
         self.open_scopes.remove(&scope);
         self.agenda.remove(&scope);
+        self.come_back();
         self.stirred = true;
         match (kind, parent) {
             (ScopeKind::Body, _) => {
@@ -632,7 +653,10 @@ impl Run {
             Signal::Cancel => self.cancels += 1,
             Signal::Pause => self.paused = true,
             Signal::Resume(resume) => self.resumed(resume)?,
-            Signal::Adopted => self.book_interrupted(),
+            Signal::Adopted => {
+                self.recoveries += 1;
+                self.book_interrupted();
+            }
             Signal::Rewound(rewind) => self.rewound(rewind)?,
             Signal::Sent { name, value } => self.sent_signal(name, value),
         }

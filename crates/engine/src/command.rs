@@ -304,11 +304,13 @@ pub enum ErrorKind {
     /// A `once` call may or may not have happened.
     Uncertain,
     Cancelled,
+    /// Whoever works on the run dies of it, again and again.
+    Crash,
     Internal,
 }
 
 impl ErrorKind {
-    pub const ALL: [ErrorKind; 15] = [
+    pub const ALL: [ErrorKind; 16] = [
         ErrorKind::Config,
         ErrorKind::Schema,
         ErrorKind::Reference,
@@ -323,6 +325,7 @@ impl ErrorKind {
         ErrorKind::Limit,
         ErrorKind::Uncertain,
         ErrorKind::Cancelled,
+        ErrorKind::Crash,
         ErrorKind::Internal,
     ];
 
@@ -342,6 +345,7 @@ impl ErrorKind {
             ErrorKind::Limit => "limit",
             ErrorKind::Uncertain => "uncertain",
             ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Crash => "crash",
             ErrorKind::Internal => "internal",
         }
     }

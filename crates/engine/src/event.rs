@@ -367,6 +367,8 @@ pub enum StepStatus {
 pub enum RunStatus {
     Pending,
     Running,
+    /// Shown of a run that somebody worked on who is gone. Never kept.
+    Interrupted,
     Waiting,
     Completed,
     Stopped,
@@ -376,7 +378,7 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    /// Those of a run that has not reached an end.
+    /// Those of a run that has not reached an end, as they are kept.
     pub const UNFINISHED: [RunStatus; 3] = [RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
     /// The ends.
     pub const FINAL: [RunStatus; 5] =
@@ -386,14 +388,19 @@ impl RunStatus {
         RunStatus::UNFINISHED.into_iter().chain(RunStatus::FINAL)
     }
 
+    /// All that people are shown.
+    pub fn shown() -> impl Iterator<Item = RunStatus> {
+        RunStatus::all().chain([RunStatus::Interrupted])
+    }
+
     /// The status that a word names.
     pub fn named(word: &str) -> Option<RunStatus> {
-        RunStatus::all().find(|status| status.word() == word)
+        RunStatus::shown().find(|status| status.word() == word)
     }
 
     /// Reached an end.
     pub fn is_final(self) -> bool {
-        !matches!(self, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)
+        RunStatus::FINAL.contains(&self)
     }
 
     pub fn is_success(self) -> bool {
@@ -404,6 +411,7 @@ impl RunStatus {
         match self {
             RunStatus::Pending => "pending",
             RunStatus::Running => "running",
+            RunStatus::Interrupted => "interrupted",
             RunStatus::Waiting => "waiting",
             RunStatus::Completed => "completed",
             RunStatus::Stopped => "stopped",

@@ -63,6 +63,10 @@ pub trait Names {
     fn variable(&self, _name: &str) -> Option<Cow<'_, Value>> {
         None
     }
+    /// Who reads, for people: "step `write`".
+    fn reader(&self) -> Option<String> {
+        None
+    }
     /// `on_missing: null` of the step at hand.
     fn missing_is_null(&self) -> bool {
         false
@@ -94,6 +98,7 @@ struct Compiled {
     node: Node,
     refs: Vec<Reference>,
     places: Vec<Range<usize>>,
+    excused: Vec<bool>,
 }
 
 #[derive(Clone)]
@@ -136,6 +141,11 @@ impl Expr {
     pub fn ref_span(&self, index: usize) -> Span {
         let place = self.compiled().ok().and_then(|compiled| compiled.places.get(index));
         place.map_or(self.span, |place| narrowed(self.span, self.source.len(), place))
+    }
+
+    /// May the reference with this place in [`Expr::refs`] be missing?
+    pub fn is_excused(&self, index: usize) -> bool {
+        self.compiled().ok().and_then(|compiled| compiled.excused.get(index).copied()).unwrap_or_default()
     }
 
     pub fn eval(&self, names: &dyn Names) -> Result<Value, EvalError> {
@@ -185,7 +195,7 @@ fn compile(source: &str) -> Result<Compiled, Flaw> {
         minijinja::machinery::parse_expr(&rewritten.text).map_err(|error| syntax_flaw(&error, &rewritten, source))?;
     let mut lowering = Lowering::new(&rewritten, source);
     let node = lowering.expr(&tree)?;
-    Ok(Compiled { node, refs: lowering.refs, places: lowering.places })
+    Ok(Compiled { node, refs: lowering.refs, places: lowering.places, excused: lowering.excused })
 }
 
 /// The parser's complaint, at its place in the source.

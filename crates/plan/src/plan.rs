@@ -3,6 +3,8 @@
 //! Control flow is data. `next` may point anywhere in the same region (loops cost nothing), but concurrency is
 //! structured: only `Fan` and `Each` open scopes, and they wait for them.
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -180,7 +182,13 @@ pub enum Task {
         with: Template,
     },
     /// A child run of the plan with this hash, pinned when the file was loaded.
-    Workflow { workflow: String, plan: String },
+    Workflow {
+        workflow: String,
+        plan: String,
+        /// The schema of that plan's input.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        takes: Option<Schema>,
+    },
 }
 
 /// Where an arm leads. `None` means on to the node's `next`.
@@ -235,6 +243,12 @@ pub enum LaneFailure {
     Collect,
 }
 
+impl LaneFailure {
+    pub fn is_default(&self) -> bool {
+        *self == LaneFailure::Cancel
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
@@ -269,6 +283,9 @@ pub struct Each {
     pub width: u32,
     pub max: u32,
     pub on_limit: OnLimit,
+    /// What the failure of one item means for the others; passes follow one another and end with the first.
+    #[serde(default, skip_serializing_if = "LaneFailure::is_default")]
+    pub on_failure: LaneFailure,
     /// The output is that of the last body, not `{results, count, ended_by}` of all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
@@ -498,6 +515,20 @@ pub struct Limits {
     /// How long a server that shuts down lets a run of this workflow go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shutdown_timeout_ms: Option<u64>,
+    /// How often in a row a run may be taken over without getting further.
+    #[serde(default = "max_recoveries", skip_serializing_if = "is_max_recoveries")]
+    pub max_recoveries: u32,
+}
+
+/// Often enough for trouble of the machine, and not so often that one run keeps a server busy with dying.
+pub const DEFAULT_MAX_RECOVERIES: u32 = 5;
+
+fn max_recoveries() -> u32 {
+    DEFAULT_MAX_RECOVERIES
+}
+
+fn is_max_recoveries(count: &u32) -> bool {
+    *count == DEFAULT_MAX_RECOVERIES
 }
 
 /// Where large outputs of steps can be read, beside the blob that they are.
@@ -540,6 +571,7 @@ impl Default for Limits {
             inline_bytes: DEFAULT_INLINE_BYTES,
             large_values: LargeValues::Blob,
             shutdown_timeout_ms: None,
+            max_recoveries: DEFAULT_MAX_RECOVERIES,
         }
     }
 }
@@ -793,6 +825,17 @@ pub enum Overlap {
     CancelRunning,
 }
 
+impl Overlap {
+    /// What is meant where nothing is said: each of the times that are to be made up for counts, so they queue.
+    pub fn or_default(given: Option<Overlap>, catch_up: CatchUp) -> Overlap {
+        match (given, catch_up) {
+            (Some(given), _) => given,
+            (None, CatchUp::All) => Overlap::Queue,
+            (None, CatchUp::One | CatchUp::None) => Overlap::Skip,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
@@ -832,6 +875,17 @@ impl Default for Notify {
 }
 
 impl Fan {
+    /// The lanes that a lane needs, directly or through others.
+    pub fn needed(&self, lane: u32) -> BTreeSet<u32> {
+        let mut needed = BTreeSet::new();
+        let mut open = vec![lane];
+        while let Some(lane) = open.pop() {
+            let after = self.lanes.get(lane as usize).map_or(&[][..], |lane| &lane.after);
+            open.extend(after.iter().copied().filter(|need| needed.insert(*need)));
+        }
+        needed
+    }
+
     /// A lane that the block does not wait for by name: what became of it is a matter of chance, so nobody reads it
     /// and its failure is not the block's.
     pub fn awaits(&self, lane: u32) -> bool {

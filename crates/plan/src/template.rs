@@ -103,18 +103,23 @@ impl Template {
         Ok(value)
     }
 
-    /// Every expression in it, for the checker: `(refs of each)` with spans.
+    /// Every reference in it, with its place.
     pub fn visit<'t>(&'t self, each: &mut dyn FnMut(&'t [(Root, Vec<Segment>)], Span)) {
+        self.visit_all(&mut |reference, span, _| each(std::slice::from_ref(reference), span));
+    }
+
+    /// Every reference in it, with its place and whether it may be missing.
+    pub fn visit_all<'t>(&'t self, each: &mut dyn FnMut(&'t (Root, Vec<Segment>), Span, bool)) {
         match self {
             Template::Literal(_) => {}
             Template::Ref(expr) => {
                 for (index, reference) in expr.refs().iter().enumerate() {
-                    each(std::slice::from_ref(reference), expr.ref_span(index));
+                    each(reference, expr.ref_span(index), expr.is_excused(index));
                 }
             }
             Template::Text(text) => text.visit(each),
-            Template::List(items) => items.iter().for_each(|item| item.visit(each)),
-            Template::Map(fields) => fields.iter().for_each(|(_, field)| field.visit(each)),
+            Template::List(items) => items.iter().for_each(|item| item.visit_all(each)),
+            Template::Map(fields) => fields.iter().for_each(|(_, field)| field.visit_all(each)),
         }
     }
 
@@ -256,6 +261,7 @@ struct Compiled {
     parts: Vec<Part>,
     refs: Vec<Reference>,
     places: Vec<Range<usize>>,
+    excused: Vec<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -315,10 +321,10 @@ impl Text {
         Ok(rendering.out)
     }
 
-    fn visit<'t>(&'t self, each: &mut dyn FnMut(&'t [(Root, Vec<Segment>)], Span)) {
+    fn visit<'t>(&'t self, each: &mut dyn FnMut(&'t (Root, Vec<Segment>), Span, bool)) {
         let Ok(compiled) = self.compiled() else { return };
-        for (reference, place) in compiled.refs.iter().zip(&compiled.places) {
-            each(std::slice::from_ref(reference), narrowed(self.span, self.source.len(), place));
+        for ((reference, place), excused) in compiled.refs.iter().zip(&compiled.places).zip(&compiled.excused) {
+            each(reference, narrowed(self.span, self.source.len(), place), *excused);
         }
     }
 }
@@ -335,7 +341,7 @@ fn compile(source: &str) -> Result<Compiled, Flaw> {
         ast::Stmt::Template(template) => lower_all(&mut lowering, &template.children)?,
         other => lower_all(&mut lowering, std::slice::from_ref(other))?,
     };
-    Ok(Compiled { parts, refs: lowering.refs, places: lowering.places })
+    Ok(Compiled { parts, refs: lowering.refs, places: lowering.places, excused: lowering.excused })
 }
 
 fn lower_all(lowering: &mut Lowering<'_>, statements: &[ast::Stmt<'_>]) -> Result<Vec<Part>, Flaw> {

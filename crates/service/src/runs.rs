@@ -4,6 +4,7 @@
 pub(crate) mod artifacts;
 pub(crate) mod bulk;
 pub(crate) mod follow;
+mod interrupted;
 mod made_up;
 pub mod narrate;
 pub(crate) mod outputs;
@@ -253,14 +254,13 @@ impl Service {
         root_of(run, |run| self.row(run)).await
     }
 
-    pub async fn runs(&self, filter: Filter) -> Result<Page, Error> {
-        let filter = Filter { user: Some(self.user().to_owned()), ..filter };
-        Ok(self.core.store.list(filter).await?)
-    }
-
     pub async fn row(&self, run: RunId) -> Result<Row, Error> {
-        let row = self.worker().row(run).await?;
-        if row.summary.user == self.user() { Ok(row) } else { Err(no_run(run)) }
+        let mut row = self.worker().row(run).await?;
+        if row.summary.user != self.user() {
+            return Err(no_run(run));
+        }
+        self.mark_interrupted(std::slice::from_mut(&mut row));
+        Ok(row)
     }
 
     /// A run by its id, the beginning of it, or `last`.
@@ -397,14 +397,19 @@ impl Service {
         let mut entries = entries;
         if let Some(definition) = &fork.definition {
             let other = Program::new(definition.plan.as_ref().clone());
-            entries = rewind::translate(&entries, &program, &other).map_err(Error::Invalid)?;
+            let translated = rewind::translate(&entries, &program, &other);
+            entries = translated.entries;
             opened.plan = other.hash.clone();
             opened.workflow = definition.plan.name.clone();
             let Target { trigger, tags, .. } = opened.target;
             opened.target = Target { trigger, tags, ..definition.target.clone() };
             let moved =
                 Run::fold(&entries).map_err(|e| Error::Invalid(format!("the new definition does not fit: {e}")))?;
-            back = rewind::rewind(&other, &moved, &fork.from).map_err(Error::Invalid)?;
+            let missing = |error: String| match translated.lacks {
+                Some(lacks) => format!("{lacks}, and what it gave would be kept; fork from an earlier step"),
+                None => error,
+            };
+            back = rewind::rewind(&other, &moved, &fork.from).map_err(missing).map_err(Error::Invalid)?;
         }
         let plan = fork.definition.as_ref().map_or(&program.plan, |definition| &definition.plan);
         let changes = fork.input.unwrap_or_default();

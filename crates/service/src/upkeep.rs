@@ -18,7 +18,7 @@ fn kept_ms(retention: &Retention, status: RunStatus) -> Option<u64> {
         RunStatus::PartialSuccess => retention.partial_success,
         RunStatus::Failed => retention.failed,
         RunStatus::Cancelled => retention.cancelled,
-        RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => return None,
+        RunStatus::Pending | RunStatus::Running | RunStatus::Interrupted | RunStatus::Waiting => return None,
     };
     own.or(retention.keep).map(|age| age.ms)
 }

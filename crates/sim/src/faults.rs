@@ -105,7 +105,7 @@ fn fork(drive: &mut Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
     let Some(mut rewind) = any_step(drive, chance) else { return Ok(()) };
     let opened = Opened { run: RunId::from_u128(u128::MAX - u128::from(drive.world.seed)), ..drive.run.opened.clone() };
     (rewind.forked_from, rewind.opened) = (Some(drive.run.id()), Some(Box::new(opened)));
-    drive.journal = rewind::translate(&drive.journal, drive.program, drive.program)?;
+    drive.journal = rewind::translate(&drive.journal, drive.program, drive.program).entries;
     drive.refold()?;
     drive.signal(Signal::Rewound(rewind))?;
     drive.go_on()

@@ -83,7 +83,7 @@ async fn listed(session: &Session, id: &str, value: &str, args: &Args) -> anyhow
     let spoken = Spoken::before(session, question.run).await.unwrap_or_else(|_| Spoken::elsewhere(question.run));
     session.answer_question(id, answer).await?;
     if !spoken.is_ours {
-        screen::note(&format!("answered; the run of {} goes on", screen::for_terminal(&question.user)));
+        screen::note(&format!("answered; the run of {} goes on", words::line(&question.user)));
     }
     Ok(Some(spoken))
 }

@@ -45,7 +45,7 @@ fn block(question: &OpenQuestionView) -> String {
     let waits = questions::waits(question);
     let mut lines = questions::asked(&waits);
     let of = format!("{}, step {}, asked {}", question.workflow, question.step, question.asked_at);
-    lines.insert(1, format!("  {}", screen::for_terminal(&of)));
+    lines.insert(1, format!("  {}", words::line(&of)));
     if question.approvals > 1 {
         let who: Vec<&str> = question.approved_by.iter().map(|yes| yes.user.as_str()).collect();
         let who = if who.is_empty() { "nobody yet".to_owned() } else { who.join(", ") };

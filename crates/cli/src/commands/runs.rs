@@ -7,6 +7,7 @@ use relais_store::Filter;
 
 use crate::exit::Exit;
 use crate::lists::List;
+use crate::screen;
 use crate::session::{Global, Session};
 use crate::words;
 
@@ -41,7 +42,7 @@ pub struct Args {
 
 /// A status by its word, whatever its case; the help lists them.
 pub fn status() -> impl TypedValueParser<Value = RunStatus> {
-    PossibleValuesParser::new(RunStatus::all().map(RunStatus::word))
+    PossibleValuesParser::new(RunStatus::shown().map(RunStatus::word))
         .try_map(|word| RunStatus::named(&word.to_lowercase()).ok_or("no status of a run"))
 }
 
@@ -58,7 +59,12 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         let page = session.runs(filter).await?;
         let rows: Vec<Summary> = page.rows.into_iter().map(|row| row.summary).collect();
         let list = List { items: &rows, more: page.cursor.is_some(), json: args.json, none: "no runs" };
-        list.show(["RUN", "WORKFLOW", "STATUS", "STARTED", "TIME", "TOKENS", "COST"], cells)
+        let exit = list.show(["RUN", "WORKFLOW", "STATUS", "STARTED", "TIME", "TOKENS", "COST"], cells)?;
+        let interrupted = rows.iter().find(|row| row.status == RunStatus::Interrupted).filter(|_| !args.json);
+        if let Some(row) = interrupted {
+            screen::note(&format!("nobody works on an interrupted run; `relais resume {}` goes on with it", row.run));
+        }
+        Ok(exit)
     })
 }
 

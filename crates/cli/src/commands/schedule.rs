@@ -99,9 +99,10 @@ struct Set {
     workflow: String,
     #[command(flatten)]
     time: Time,
-    /// While the run before is still going: skip, queue, allow or cancel_running
-    #[arg(long, value_name = "HOW", default_value = "skip", value_parser = named::<Overlap>)]
-    overlap: Overlap,
+    /// While the run before is still going: skip (default; with `--catch-up all`: queue), queue, allow or
+    /// cancel_running
+    #[arg(long, value_name = "HOW", value_parser = named::<Overlap>)]
+    overlap: Option<Overlap>,
     /// About times that passed while no server was running: one, none or all
     #[arg(long, value_name = "WHICH", default_value = "one", value_parser = named::<CatchUp>)]
     catch_up: CatchUp,

@@ -1,6 +1,6 @@
 //! `relais show`: the trace of a run, as a tree or one step in full.
 
-use relais_engine::{StepStatus, Stored};
+use relais_engine::{RunStatus, StepStatus, Stored};
 use relais_plan::text::cut;
 use relais_plan::time::format_duration;
 use relais_service::trace::{AnswerTrace, CallTrace, StepTrace};
@@ -53,6 +53,9 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
             screen::data(&text)?
         } else {
             screen::out(&text)?
+        }
+        if trace.status == RunStatus::Interrupted.word() && !args.json {
+            screen::note(&format!("nobody works on this run any more; `relais resume {run}` goes on with it"));
         }
         if trace.status == "waiting" && !args.json {
             for block in questions::told(session, run).await? {
@@ -146,6 +149,9 @@ fn branch(step: &StepTrace, paint: Paint) -> String {
     line.push('\n');
     for call in &step.calls {
         line.push_str(&format!("{indent}    {}\n", call_line(call, paint)));
+    }
+    for (name, value) in step.vars.iter().filter(|_| step.kind != "set") {
+        line.push_str(&format!("{indent}    {} {name} = {}\n", paint.dim("set"), words::brief(value, LINE_CHARS)));
     }
     if let Some(error) = &step.error {
         line.push_str(&format!("{indent}    {}\n", paint.red(&words::shorten(&error.to_string(), 4 * LINE_CHARS))));
@@ -279,7 +285,7 @@ fn whole_call(call: &CallTrace, paint: Paint) -> String {
     for AnswerTrace { by, at, value, changed } in &call.answers {
         let mut said = format!("{} {}", words::instant(*at), words::brief(value, LINE_CHARS));
         said.extend(changed.iter().map(|arguments| format!("\narguments: {}", words::full(arguments))));
-        part(&format!("answered by {}", screen::for_terminal(by)), &said);
+        part(&format!("answered by {}", words::line(by)), &said);
     }
     if let Some(error) = &call.error {
         part("error", &error.to_string());

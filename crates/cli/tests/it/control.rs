@@ -40,7 +40,7 @@ fn sigterm_lets_go_without_cancelling() {
     let child = hanging(&home);
     kill(&child, "-TERM");
     ended(child).expect(143).says("let go");
-    assert_eq!(home.runs()[0]["status"], "running");
+    assert_eq!(home.runs()[0]["status"], "interrupted");
     home.relais(&["resume", "--all"]).expect(0).says("1 run taken up").says("completed");
 }
 

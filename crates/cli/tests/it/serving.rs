@@ -107,7 +107,7 @@ fn is_let_go(flow: &str, words: &[&str]) {
     server.signal("-TERM");
     server.ended().expect(0).says("let go of 1 run");
     let row = &home.runs()[0];
-    assert_eq!(row["status"], "running");
+    assert_eq!(row["status"], "interrupted");
     let next = Server::start(&home, &[]);
     home.wait_for_status("completed");
     assert_eq!(home.server.received().len(), 3);

@@ -12,23 +12,23 @@ const fn kind(word: &'static str, own: &'static [&'static str], without: &'stati
 }
 
 /// What evaluates and never waits can neither time out nor cost anything, and its errors are never retried.
-const INSTANT: &[&str] = &["retry", "timeout", "budget"];
+const INSTANT: &[&str] = &["retry", "timeout", "budget", "save"];
 
 pub(crate) const KINDS: &[KindKeys] = &[
     kind("agent", &["prompt", "input", "input_schema", "input_as", "output"], &[]),
     kind("tool", &["with", "output"], &[]),
     kind("workflow", &["input", "input_schema"], &[]),
-    kind("if", &["then", "else"], &[]),
-    kind("switch", &["cases", "default"], &[]),
+    kind("if", &["then", "else"], &["save"]),
+    kind("switch", &["cases", "default"], &["save"]),
     kind("parallel", &["on_failure", "wait_for", "detach"], &[]),
     kind("steps", &["on_failure"], &[]),
-    kind("for_each", &["do", "at_once", "max", "on_limit"], &[]),
+    kind("for_each", &["do", "at_once", "max", "on_limit", "on_failure"], &[]),
     kind("repeat", &["until", "while", "max", "delay", "on_limit", "keep"], &[]),
     kind("wait", &[], &["budget"]),
     kind("ask", &[], &["budget"]),
-    kind("stop_if", &[], &["retry", "timeout", "budget", "undo"]),
+    kind("stop_if", &[], &["retry", "timeout", "budget", "undo", "save"]),
     kind("set", &[], INSTANT),
-    kind("goto", &["max"], &["retry", "timeout", "budget", "undo", "on_error"]),
+    kind("goto", &["max"], &["retry", "timeout", "budget", "undo", "on_error", "save"]),
 ];
 
 /// Keys that any step may have, except where its kind is `without`.
@@ -44,6 +44,7 @@ pub(crate) const COMMON: &[&str] = &[
     "on_error",
     "budget",
     "undo",
+    "save",
     "on_missing",
     "output_key",
 ];
@@ -62,6 +63,7 @@ pub(crate) const TOP: &[&str] = &[
     "inline_limit",
     "large_values",
     "shutdown_timeout",
+    "max_recoveries",
     "agents",
     "tools",
     "mcp",

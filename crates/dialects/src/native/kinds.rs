@@ -9,7 +9,7 @@
 //! - `switch: [{ when: EXPRESSION, label: NAME, steps: […] }]` with `default`
 //! - `parallel: [steps]` with `on_failure`, `wait_for` (ids or a number) and `detach`
 //! - `steps: [steps]` (a group) with `on_failure`
-//! - `for_each: EXPRESSION` or a list, with `do`, `at_once`, `max`, `on_limit: fail | truncate`
+//! - `for_each: EXPRESSION` or a list, with `do`, `at_once`, `max`, `on_limit: fail | truncate`, `on_failure`
 //! - `repeat: [steps]` with `until` or `while`, `max`, `delay`, `on_limit: fail | complete`, `keep: all | last`
 //! - `wait: 10m`, or `{ for: … }`, `{ until: TIME }` (also `at`), `{ signal: NAME }`, `{ event: TYPE, filter: … }`
 //! - `ask: QUESTION`, or a map with `question`, `show`, `answer` (a schema) or `approve: true`, `people`,
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use super::keys;
 use super::steps::At;
 use crate::fields::{Field, Fields};
-use crate::reader::Reader;
+use crate::reader::{Pin, Reader};
 use crate::values::{bare, duration_of, literal};
 use crate::yaml::{Data, Entry, Node};
 
@@ -115,16 +115,16 @@ impl Reader<'_> {
 
     fn workflow_step(&mut self, at: &At<'_, '_>) -> Kind {
         let workflow = self.name(at.field).unwrap_or_default();
-        let mut plan = String::new();
+        let mut pin = Pin::default();
         if !workflow.is_empty() {
             match self.workflows.pin(&workflow, at.field.node.span) {
-                Ok(hash) => plan = hash,
+                Ok(pinned) => pin = pinned,
                 Err(problem) => self.problems.push(problem),
             }
         }
         let input = at.fields.get("input").map(|field| self.template(field));
         let input_schema = at.fields.get("input_schema").and_then(|field| self.schema(field));
-        let task = Task::Workflow { workflow, plan };
+        let task = Task::Workflow { workflow, plan: pin.hash, takes: pin.takes };
         Kind::Call(Box::new(Call { input, input_schema, ..Call::new(task) }))
     }
 
@@ -304,7 +304,8 @@ impl Reader<'_> {
         let at_once = at.fields.get("at_once").and_then(|field| self.at_once(field)).unwrap_or(1);
         let max = at.fields.get("max").and_then(|field| self.passes(field)).unwrap_or(DEFAULT_MAX);
         let on_limit = self.on_limit(at.fields, ("truncate", OnLimit::Truncate));
-        Kind::ForEach { items, steps, at_once, max, on_limit }
+        let on_failure = self.lane_failure(at.fields);
+        Kind::ForEach { items, steps, at_once, max, on_limit, on_failure }
     }
 
     fn at_once(&mut self, field: Field<'_>) -> Option<u32> {
@@ -490,9 +491,9 @@ impl Reader<'_> {
         Expr::new(parts.join(word), field.node.span)
     }
 
-    fn set(&mut self, field: Field<'_>) -> Vec<(String, Template)> {
-        let example = "`set: { total: \"{{ steps.sum.output }}\" }`";
-        let Some(fields) = self.open_map(field.node, "`set`", example) else {
+    pub(super) fn set(&mut self, field: Field<'_>) -> Vec<(String, Template)> {
+        let example = &format!("`{}: {{ total: \"{{{{ steps.sum.output }}}}\" }}`", field.key);
+        let Some(fields) = self.open_map(field.node, &format!("`{}`", field.key), example) else {
             return Vec::new();
         };
         if fields.all().next().is_none() {

@@ -131,6 +131,7 @@ impl Reader<'_> {
         step.timeout_ms = get("timeout").and_then(|field| self.duration(field));
         step.on_error = get("on_error").map(|field| self.on_error(field)).unwrap_or_default();
         step.budget = get("budget").map(|field| self.budget(field)).unwrap_or_default();
+        step.save = get("save").map(|field| self.set(field)).unwrap_or_default();
         step.on_missing_null = get("on_missing").is_some_and(|field| self.on_missing(field));
         let kept = [("all", false), ("last", true)];
         step.keep_last = get("keep").and_then(|field| self.choice(field, &kept)).unwrap_or_default();

@@ -210,11 +210,18 @@ impl Reader<'_> {
             ("cancel_running", Overlap::CancelRunning),
         ];
         let catch_ups = [("one", CatchUp::One), ("none", CatchUp::None), ("all", CatchUp::All)];
+        let overlap = fields.get("overlap").and_then(|field| self.choice(field, &overlaps));
+        let catch_up = fields.get("catch_up").and_then(|field| self.choice(field, &catch_ups)).unwrap_or_default();
+        if let (Some(field), Some(Overlap::Skip), CatchUp::All) = (fields.get("overlap"), overlap, catch_up) {
+            let message = "of the times that `catch_up: all` makes up for, `overlap: skip` starts only the first";
+            let help = "say `overlap: queue`, or leave it out, if each of them is to run";
+            self.problems.push(Problem::warning(field.node.span, message).help(help));
+        }
         Trigger {
             on,
             timezone: fields.get("timezone").and_then(|field| self.timezone(field)),
-            overlap: fields.get("overlap").and_then(|field| self.choice(field, &overlaps)).unwrap_or_default(),
-            catch_up: fields.get("catch_up").and_then(|field| self.choice(field, &catch_ups)).unwrap_or_default(),
+            overlap: Overlap::or_default(overlap, catch_up),
+            catch_up,
             input: fields.get("input").map(|field| field.node.to_value()).unwrap_or_default(),
             filter: fields.get("filter").map(|field| self.filter(field)).unwrap_or_default(),
             pace: self.pace(fields),

@@ -32,8 +32,13 @@ fn step(step: &Step) -> Doc {
     fields.some("on_error", on_error(&step.on_error));
     fields.some("budget", budget(&step.budget));
     fields.some("on_missing", step.on_missing_null.then_some(Value::Null));
+    fields.some("save", (!step.save.is_empty()).then(|| assigned(&step.save)));
     fields.some("undo", step.undo.as_deref().map(self::step));
     fields.block()
+}
+
+fn assigned(values: &[(String, Template)]) -> Value {
+    Value::Object(values.iter().map(|(name, value)| (name.clone(), template(value))).collect())
 }
 
 fn condition(expr: &Expr) -> Value {
@@ -54,10 +59,11 @@ fn kind(fields: &mut Fields, step: &Step) {
             fields.put("steps", list(steps));
             lane_failure(fields, *on_failure);
         }
-        Kind::ForEach { items, steps, at_once, max, on_limit } => {
+        Kind::ForEach { items, steps, at_once, max, on_limit, on_failure } => {
             fields.put("for_each", self::items(items));
             fields.some("at_once", (*at_once > 1).then(|| json!(at_once)));
             limit(fields, *max, *on_limit);
+            lane_failure(fields, *on_failure);
             fields.put("do", list(steps));
         }
         Kind::Repeat { while_, until, delay_ms, steps, max, on_limit } => {
@@ -70,8 +76,7 @@ fn kind(fields: &mut Fields, step: &Step) {
         Kind::Wait(until) => wait(fields, until),
         Kind::StopIf(expr) => fields.put("stop_if", condition(expr)),
         Kind::Set(values) => {
-            let values = values.iter().map(|(name, value)| (name.clone(), template(value)));
-            fields.put("set", Value::Object(values.collect()));
+            fields.put("set", assigned(values));
         }
         Kind::Goto { to, max } => {
             fields.put("goto", Value::from(to.text.as_str()));

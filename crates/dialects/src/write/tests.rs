@@ -168,7 +168,7 @@ fn call() -> BoxedStrategy<(&'static str, Kind)> {
         ("tool", Call { task, input: None, input_schema: None, input_as: None, output_schema })
     });
     let workflow = (option::of(template()), option::of(schema())).prop_map(|(input, input_schema)| {
-        let task = Task::Workflow { workflow: "./child.yaml".into(), plan: PINNED.clone() };
+        let task = Task::Workflow { workflow: "./child.yaml".into(), plan: PINNED.clone(), takes: None };
         ("workflow", Call { task, input, input_schema, input_as: None, output_schema: None })
     });
     prop_oneof![agent, tool, workflow].prop_map(|(word, call)| (word, Kind::Call(Box::new(call)))).boxed()
@@ -250,10 +250,11 @@ fn block(inner: BoxedStrategy<Step>) -> BoxedStrategy<(&'static str, Kind)> {
         });
     let group = (some, on_failure()).prop_map(|(steps, on_failure)| ("steps", Kind::Group { steps, on_failure }));
     let limit = prop_oneof![Just(OnLimit::Fail), Just(OnLimit::Truncate)];
-    let for_each =
-        (expr(), steps.clone(), 1u32..4, 90u32..110, limit).prop_map(|(items, steps, at_once, max, on_limit)| {
-            ("for_each", Kind::ForEach { items, steps, at_once, max, on_limit })
-        });
+    let for_each = (expr(), steps.clone(), 1u32..4, 90u32..110, limit, on_failure()).prop_map(
+        |(items, steps, at_once, max, on_limit, on_failure)| {
+            ("for_each", Kind::ForEach { items, steps, at_once, max, on_limit, on_failure })
+        },
+    );
     let repeat = (option::of(expr()), any::<bool>(), 0u64..2_000, steps, 90u32..110).prop_map(
         |(test, is_while, delay_ms, steps, max)| {
             let on_limit = if test.is_none() { OnLimit::Complete } else { OnLimit::Fail };
@@ -395,7 +396,11 @@ fn trigger() -> BoxedStrategy<Trigger> {
             Trigger {
                 on,
                 timezone: is_clock.then(|| "Europe/Paris".into()),
-                overlap: if is_sent { Overlap::CancelRunning } else { Overlap::Skip },
+                overlap: match (is_sent, is_clock) {
+                    (true, _) => Overlap::CancelRunning,
+                    (false, true) => Overlap::Queue,
+                    (false, false) => Overlap::Skip,
+                },
                 catch_up: if is_clock { CatchUp::All } else { CatchUp::One },
                 input,
                 filter: match (is_sent, is_signed) {
@@ -449,7 +454,14 @@ fn workflow() -> BoxedStrategy<Workflow> {
                     ("pay".to_owned(), ToolRule { approve: Some(true), people: insistent(), ..ToolRule::default() }),
                 ]
                 .into(),
-                limits: Limits { budget, timeout_ms, inline_bytes, large_values, shutdown_timeout_ms: timeout_ms },
+                limits: Limits {
+                    budget,
+                    timeout_ms,
+                    inline_bytes,
+                    large_values,
+                    shutdown_timeout_ms: timeout_ms,
+                    max_recoveries: if more { 9 } else { 5 },
+                },
                 on_failure: if more { RunFailure::Undo } else { RunFailure::Fail },
                 on_tool_drift: if more { OnToolDrift::Fail } else { OnToolDrift::Warn },
                 triggers,

@@ -13,6 +13,7 @@ mod graph;
 mod labels;
 mod names;
 mod shape;
+mod variables;
 
 use crate::{Plan, Problems};
 

@@ -36,13 +36,15 @@ pub fn routes() -> OpenApiRouter<App> {
     own.merge(parts::routes()).merge(signals::routes()).merge(events::routes()).merge(starts::routes())
 }
 
-/// How a run stands. `completed`, `stopped`, `partial_success`, `failed` and `cancelled` are ends.
+/// How a run stands. `completed`, `stopped`, `partial_success`, `failed` and `cancelled` are ends. `interrupted`: whoever
+/// worked on it is gone; a server takes it up by itself, and `POST /runs/{id}/resume` at once.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = RunStatus)]
 pub enum Status {
     Pending,
     Running,
+    Interrupted,
     Waiting,
     Completed,
     Stopped,
@@ -56,6 +58,7 @@ impl From<RunStatus> for Status {
         match status {
             RunStatus::Pending => Status::Pending,
             RunStatus::Running => Status::Running,
+            RunStatus::Interrupted => Status::Interrupted,
             RunStatus::Waiting => Status::Waiting,
             RunStatus::Completed => Status::Completed,
             RunStatus::Stopped => Status::Stopped,
@@ -71,6 +74,7 @@ impl From<Status> for RunStatus {
         match status {
             Status::Pending => RunStatus::Pending,
             Status::Running => RunStatus::Running,
+            Status::Interrupted => RunStatus::Interrupted,
             Status::Waiting => RunStatus::Waiting,
             Status::Completed => RunStatus::Completed,
             Status::Stopped => RunStatus::Stopped,

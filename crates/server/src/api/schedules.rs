@@ -206,8 +206,8 @@ struct ScheduleTime {
     continuous: Option<String>,
     /// An IANA name such as `Europe/Paris`; default: that of the server.
     timezone: Option<String>,
-    #[serde(default)]
-    overlap: WhenBusy,
+    /// Default: `skip`; with `catch_up: all`, `queue`.
+    overlap: Option<WhenBusy>,
     #[serde(default)]
     catch_up: WhenMissed,
     /// What the runs are given, any JSON; checked against what the workflow takes.
@@ -226,7 +226,7 @@ struct ScheduleTime {
 impl From<ScheduleTime> for SetSchedule {
     fn from(body: ScheduleTime) -> SetSchedule {
         let ScheduleTime { at, cron, every, continuous, timezone, input, branch, replaces, .. } = body;
-        let (overlap, catch_up) = (body.overlap.into(), body.catch_up.into());
+        let (overlap, catch_up) = (body.overlap.map(Into::into), body.catch_up.into());
         let by_tool = false;
         SetSchedule { at, cron, every, continuous, timezone, overlap, catch_up, input, branch, replaces, by_tool }
     }

@@ -237,7 +237,7 @@ pub fn list_spec() -> Spec {
         takes: json!({
             "workflow_id": text("Only runs of this workflow: id, alias or name."),
             "workflowId": same_as("workflow_id"),
-            "status": { "enum": RunStatus::all().map(RunStatus::word).collect::<Vec<_>>(), "description": "Only runs of this status." },
+            "status": { "enum": RunStatus::shown().map(RunStatus::word).collect::<Vec<_>>(), "description": "Only runs of this status." },
             "tags": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Only runs with all of these tags." },
             "error": text("Only runs that ended with an error of this kind, such as timeout."),
             "limit": limit(DEFAULT_LISTED),

@@ -70,7 +70,8 @@ pub(crate) fn wanted(notify: &Notify, status: RunStatus) -> bool {
     match status {
         RunStatus::Completed | RunStatus::Stopped => notify.on_complete,
         RunStatus::Failed | RunStatus::PartialSuccess => notify.on_failure,
-        RunStatus::Cancelled | RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => false,
+        RunStatus::Cancelled | RunStatus::Pending | RunStatus::Running => false,
+        RunStatus::Interrupted | RunStatus::Waiting => false,
     }
 }
 

@@ -4,13 +4,13 @@
 pub(crate) mod unreached;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use relais_engine::rewind::step_path;
 use relais_engine::*;
 use relais_plan::{NodeId, Op, Plan};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// One of a few words: borrowed where the trace is made, owned where it was read back from a server.
 pub type Word = Cow<'static, str>;
@@ -91,6 +91,9 @@ pub struct StepTrace {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     pub tolerated: bool,
+    /// Variables that it wrote.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub vars: Map<String, Value>,
     pub usage: Usage,
     pub calls: Vec<CallTrace>,
 }
@@ -197,6 +200,7 @@ impl StepTrace {
             text: None,
             error: None,
             tolerated: false,
+            vars: Map::new(),
             usage: Usage::default(),
             calls: Vec::new(),
         }
@@ -212,6 +216,7 @@ impl Trace {
                 writer.position = entry.seq * EVENTS_PER_ENTRY + nth;
                 writer.write(event, entry.at);
                 writer.run.apply(event)?;
+                writer.forked(event);
             }
         }
         Ok(writer.finish())
@@ -251,6 +256,26 @@ impl<'a> Writer<'a> {
             Event::Signalled { signal, by } => self.signalled(signal, by, at),
             Event::Opened(_) | Event::Settled { .. } | Event::Closed { .. } => {}
         }
+    }
+
+    /// A fork begins with the journal of another run, which has paid for it: what it keeps cost it nothing, and what it
+    /// does again is not what the other did.
+    fn forked(&mut self, event: &Event) {
+        let Event::Signalled { signal: Signal::Rewound(Rewind { forked_from: Some(_), .. }), .. } = event else {
+            return;
+        };
+        let is_kept = |step: &StepTrace| self.run.instance(step.place.0, step.place.1).is_some();
+        let mut moved = HashMap::new();
+        for (index, mut step) in std::mem::take(&mut self.steps).into_iter().enumerate() {
+            if is_kept(&step) {
+                step.usage = Usage::default();
+                step.calls.iter_mut().for_each(|call| call.usage = Usage::default());
+                moved.insert(index, self.steps.len());
+                self.steps.push(step);
+            }
+        }
+        self.open.retain(|_, index| moved.get(index).map(|to| *index = *to).is_some());
+        self.calls.retain(|_, (index, _)| moved.get(index).map(|to| *index = *to).is_some());
     }
 
     fn hidden(&self, node: NodeId) -> bool {
@@ -380,6 +405,7 @@ impl<'a> Writer<'a> {
         step.text = left.text.clone();
         step.error = left.error.clone();
         step.tolerated = left.tolerated;
+        step.vars = left.vars.clone();
         for call in step.calls.iter_mut().filter(|c| c.status == "running") {
             call.status = "cancelled".into();
         }
@@ -409,14 +435,21 @@ impl<'a> Writer<'a> {
     }
 
     fn finish(self) -> Trace {
-        let run = self.run;
+        let (run, mut steps) = (self.run, self.steps);
+        let let_pass: HashSet<(ScopeId, NodeId)> = run.tolerated.iter().copied().collect();
+        for step in steps.iter_mut().filter(|step| let_pass.contains(&step.place)) {
+            step.tolerated |= step.status == StepStatus::Failed;
+        }
         let row = summary(self.program, &run);
         let closed = run.closed.as_ref();
         let steps = match run.ended_at.filter(|_| closed.is_some()) {
-            Some(at) => unreached::filled_in(&self.program.plan, nested(self.steps), at),
-            None => nested(self.steps),
+            Some(at) => unreached::filled_in(&self.program.plan, nested(steps), at),
+            None => nested(steps),
         };
-        let tolerated = run.tolerated.iter().map(|(s, n)| step_path(self.program, &run, *s, *n)).collect();
+        let has_failed =
+            |place: &&(ScopeId, NodeId)| run.instance(place.0, place.1).is_some_and(|i| i.status == StepStatus::Failed);
+        let tolerated = run.tolerated.iter().filter(has_failed);
+        let tolerated = tolerated.map(|(s, n)| step_path(self.program, &run, *s, *n)).collect();
         Trace {
             run: run.id(),
             workflow: run.opened.workflow.clone(),

@@ -336,7 +336,7 @@ impl TriggerRecord {
             TriggerOn::Event(event) => Some(("event", json!(event))),
         };
         let timezone = timezone.as_ref().map(|zone| ("timezone", json!(zone)));
-        let is_told = self.is_sent() || *overlap != Overlap::default();
+        let is_told = self.is_sent() || *overlap != Overlap::or_default(None, *catch_up);
         let overlap = is_told.then(|| ("overlap", json!(overlap)));
         let catch_up = (*catch_up != CatchUp::default()).then(|| ("catch_up", json!(catch_up)));
         let input = (!input.is_null()).then(|| ("input", input.clone()));

@@ -5,6 +5,7 @@
 mod answers;
 mod budgets;
 mod bulk;
+mod cancels;
 mod crashes;
 mod events;
 mod feed;

@@ -107,6 +107,27 @@ fn outputs_reach_the_next_prompt() {
 }
 
 #[test]
+fn executors_share_variables_and_the_trace_shows_them() {
+    // keeps A-09, A-44
+    let server = ModelServer::start();
+    for text in [r#"{"prices": [{"p": 1}]}"#, r#"{"y": 2}"#, r#"{"z": 3}"#] {
+        server.push(Behaviour::say(text));
+    }
+    let mut first = executor("a", "First.", json!({"prices": [{"p": "int"}]}));
+    first["set"] = json!({"cheapest": "$output.prices[0]", "region": "EU"});
+    let second = executor("b", "Second.", json!({"y": "int"}));
+    let third = executor("c", "In $shared.region: {shared.cheapest.p}. Not $shared.", json!({"z": "int"}));
+    let home = chain(&server, &[first, second, third]);
+    home.relais(&["run", "chain.json"]).expect(0);
+    assert!(said(&server.received()[2], "system").starts_with("In EU: 1. Not $shared."));
+    let trace = home.expect_status("completed");
+    assert_eq!(step(&trace, "a")["vars"], json!({"cheapest": {"p": 1}, "region": "EU"}));
+    home.relais(&["show", "--last"]).expect(0).prints(&["set region = EU"]);
+    let unset = executor("d", "In $shared.regoin.", json!({"z": "int"}));
+    chain(&server, &[unset]).relais(&["run", "chain.json"]).expect(2).says(&["no step sets the variable `regoin`"]);
+}
+
+#[test]
 fn an_unknown_tool_is_refused_and_only_listed_tools_are_offered() {
     // keeps A-10
     let server = ModelServer::start();

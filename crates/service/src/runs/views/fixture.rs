@@ -46,6 +46,7 @@ pub fn step(plan: &Plan, path: &str, status: StepStatus, output: Value) -> StepT
         text: None,
         error: None,
         tolerated: false,
+        vars: Default::default(),
         usage: Usage::default(),
         calls: Vec::new(),
     }

@@ -159,7 +159,7 @@ fn message(said: &Value) -> Value {
 
 fn status(word: &str) -> &str {
     let any = |statuses: &[RunStatus]| statuses.iter().any(|status| status.word() == word);
-    if any(&[RunStatus::Pending, RunStatus::Waiting]) {
+    if any(&[RunStatus::Pending, RunStatus::Waiting, RunStatus::Interrupted]) {
         return RunStatus::Running.word();
     }
     if any(&[RunStatus::Cancelled, RunStatus::PartialSuccess]) { RunStatus::Failed.word() } else { word }

@@ -738,7 +738,7 @@ async fn a_paused_schedule_starts_nothing_until_it_is_resumed() {
 #[tokio::test]
 async fn ticks_that_wait_when_a_schedule_is_paused_are_told() {
     let world = World::new().await;
-    let queue = SetSchedule { every: Some("1m".into()), overlap: Overlap::Queue, ..SetSchedule::default() };
+    let queue = SetSchedule { every: Some("1m".into()), overlap: Some(Overlap::Queue), ..SetSchedule::default() };
     let id = world.service.schedule("tick", queue).await.unwrap().trigger.uuid;
     for _ in 0..3 {
         world.clock.add(MINUTE);
