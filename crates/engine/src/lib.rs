@@ -24,6 +24,7 @@ pub mod summary;
 mod value;
 mod wait;
 
+pub use agent::breaker::Heard;
 pub use agent::request;
 pub use apply::{Corrupt, Verdict};
 pub use book::dollars;
@@ -35,4 +36,5 @@ pub use names::{agent_of, files_folder, step_output};
 pub use program::{Program, matches_pattern};
 pub use run::*;
 pub use summary::{Summary, awaited_events, status, summary, wake_at};
+pub use value::{READ_VALUE, text_in};
 pub use wait::check_answer;

@@ -125,7 +125,7 @@ fn status_word(word: &str, paint: Paint) -> String {
 fn branch(step: &StepTrace, paint: Paint) -> String {
     let indent = "  ".repeat(step.depth);
     // What was never begun took no time.
-    let ms = step.ended_at.filter(|_| step.attempts > 0).map(|at| words::elapsed(step.started_at, at));
+    let ms = step.worked_ms().filter(|_| step.attempts > 0);
     let mut line = format!("{indent}{} {}", mark(step.status, paint), step.path);
     if let Some(name) = &step.name {
         line.push_str(&format!("  {}", words::shorten(name, LINE_CHARS)));
@@ -178,7 +178,8 @@ fn call_line(call: &CallTrace, paint: Paint) -> String {
     let late = if call.late { "  too late" } else { "" };
     let tokens = words::effort(None, &call.usage);
     let tokens = if tokens.is_empty() { tokens } else { format!("  {tokens}") };
-    format!("{} {}{data}{result}  {taken}{tokens}{again}{late}", call.what, call.name)
+    let notes: String = call.notes.iter().map(|note| format!("  {}", paint.yellow(note))).collect();
+    format!("{} {}{data}{result}  {taken}{tokens}{again}{late}{notes}", call.what, call.name)
 }
 
 /// A model's answer is what it said, and the tools it asked for.
@@ -258,6 +259,9 @@ fn whole_call(call: &CallTrace, paint: Paint) -> String {
         (_, Value::Null) => {}
         ("model", reply) => part("answer", &message_text(reply)),
         (_, output) => part("result", &words::full(output)),
+    }
+    for note in &call.notes {
+        part("note", note);
     }
     if let Some(error) = &call.error {
         part("error", &error.to_string());

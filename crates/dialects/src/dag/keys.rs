@@ -63,6 +63,7 @@ pub(super) const PERSONA: Table = Table {
         "input_schema",
         "output_schema",
         "agent_card",
+        "result_limit",
     ],
     aliases: &[("name", "agent_name"), ("instructions", "instruction")],
     example: "`{ agent_name: Extractor, instruction: Extract the customer., output_schema: { … } }`",

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use relais_engine::rewind::step_path;
 use relais_engine::*;
+use relais_plan::time::format_duration;
 use relais_plan::{NodeId, Op, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -69,6 +70,10 @@ pub struct StepTrace {
     pub attempts: u32,
     pub started_at: Millis,
     pub ended_at: Option<Millis>,
+    /// For so long of the time between, nobody was at work on it: the run had failed, was paused, or its process was
+    /// gone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle_ms: u64,
     /// The arm that was taken, the reason a loop ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -107,6 +112,9 @@ pub struct CallTrace {
     pub late: bool,
     /// Asked again so often after a crash.
     pub interrupted: u32,
+    /// What else there is to know of it: that a model was told only a part, that tools were lent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -125,7 +133,17 @@ pub struct ArtifactTrace {
     pub hash: String,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl StepTrace {
+    /// How long it was worked on, once it has ended.
+    pub fn worked_ms(&self) -> Option<u64> {
+        let took = self.ended_at?.saturating_sub(self.started_at).max(0) as u64;
+        Some(took.saturating_sub(self.idle_ms))
+    }
+
     /// A step of which nothing is known yet but that it has begun.
     fn begun(plan: &Plan, place: (ScopeId, NodeId), path: String, at: Millis) -> StepTrace {
         let node = plan.node(place.1);
@@ -140,6 +158,7 @@ impl StepTrace {
             attempts: 1,
             started_at: at,
             ended_at: None,
+            idle_ms: 0,
             note: None,
             output: None,
             text: None,
@@ -154,7 +173,8 @@ impl StepTrace {
 impl Trace {
     pub fn of(program: &Program, entries: &[Entry]) -> Result<Trace, Corrupt> {
         let mut writer = Writer::new(program, entries)?;
-        for entry in entries.iter().skip(1) {
+        for (last, entry) in entries.iter().zip(entries.iter().skip(1)) {
+            writer.idle(last.at, entry);
             writer.run.begin(entry.at, entry.events.first());
             for event in &entry.events {
                 writer.write(event, entry.at);
@@ -198,6 +218,19 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// A run that is taken up again has lain idle since its last entry, and with it what it was in the middle of.
+    fn idle(&mut self, last: Millis, entry: &Entry) {
+        let taken_up = matches!(
+            entry.events.first(),
+            Some(Event::Signalled { signal: Signal::Adopted | Signal::Resume(_) | Signal::Rewound(_), .. })
+        );
+        if taken_up {
+            let gap = entry.at.saturating_sub(last).max(0) as u64;
+            let open = self.steps.iter_mut().filter(|step| step.ended_at.is_none());
+            open.for_each(|step| step.idle_ms += gap);
+        }
+    }
+
     fn hidden(&self, node: NodeId) -> bool {
         self.program.plan.node(node).hidden
     }
@@ -209,6 +242,7 @@ impl<'a> Writer<'a> {
         if let (true, Some(index)) = (attempt > 0, self.open.get(&(scope, node))) {
             let step = &mut self.steps[*index];
             step.attempts = attempt + 1;
+            step.idle_ms += step.ended_at.map_or(0, |ended| at.saturating_sub(ended).max(0) as u64);
             (step.status, step.ended_at, step.error) = (StepStatus::Running, None, None);
             return;
         }
@@ -242,6 +276,7 @@ impl<'a> Writer<'a> {
             ms: 0,
             late: false,
             interrupted: 0,
+            notes: notes_on_asking(command),
         });
         if !matches!(command, Command::CallModel { .. } | Command::CallTool { .. } | Command::StartRun(_)) {
             step.status = StepStatus::Waiting;
@@ -262,6 +297,7 @@ impl<'a> Writer<'a> {
         call.late = late;
         let (status, output, error) = outcome(&answer.body);
         (call.status, call.output, call.error) = (status.into(), output, error);
+        call.notes.extend(notes_on_answer(answer));
         let step = &mut self.steps[index];
         step.usage.add(&answer.usage);
         if step.status == StepStatus::Waiting {
@@ -464,6 +500,38 @@ fn described(command: &Command) -> (&'static str, String, Value) {
         Command::Await(Awaiting::Event(name)) => ("event", name.clone(), Value::Null),
         Command::StartRun(start) => ("run", start.run.to_string(), json!(start.input)),
     }
+}
+
+fn notes_on_asking(command: &Command) -> Vec<String> {
+    let lent: &[String] = match command {
+        Command::CallModel { lend, .. } => lend,
+        Command::CallTool { .. } | Command::Sleep { .. } | Command::AskPerson(_) => &[],
+        Command::Await(_) | Command::StartRun(_) => &[],
+    };
+    lent.iter().map(|tool| format!("{tool} is offered from here on")).collect()
+}
+
+fn notes_on_answer(answer: &Answer) -> Vec<String> {
+    let mut notes = notes_on_usage(&answer.usage);
+    match &answer.body {
+        Body::Returned { value: value @ Stored::Blob(blob), .. } if value.is_cut() => {
+            notes.push(format!("the model was told the beginning of {} bytes and how to read on", blob.bytes));
+        }
+        Body::Replied(reply) if reply.finish == Finish::Length => {
+            notes.push("the answer was cut off at the output limit".to_owned());
+        }
+        Body::Returned { .. } | Body::Replied(_) | Body::Slept => {}
+        Body::Ended { .. } | Body::Failed(_) | Body::Cancelled => {}
+    }
+    notes
+}
+
+fn notes_on_usage(usage: &Usage) -> Vec<String> {
+    let times = if usage.waits == 1 { "once".to_owned() } else { format!("{} times", usage.waits) };
+    let waited = format_duration(usage.wait_ms);
+    let waits = (usage.waits > 0).then(|| format!("waited for the provider {times}, {waited} in all"));
+    let estimated = (usage.estimated > 0).then(|| "tokens are an estimate: the provider reported none".to_owned());
+    waits.into_iter().chain(estimated).collect()
 }
 
 fn outcome(body: &Body) -> (&'static str, Value, Option<Failure>) {

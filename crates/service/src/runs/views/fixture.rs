@@ -38,6 +38,7 @@ pub fn step(plan: &Plan, path: &str, status: StepStatus, output: Value) -> StepT
         attempts: 1,
         started_at: 1_000,
         ended_at: (status != StepStatus::Running).then_some(3_000),
+        idle_ms: 0,
         note: None,
         output: (!output.is_null()).then_some(Stored::Value(output)),
         text: None,
@@ -69,6 +70,7 @@ pub fn call(what: &'static str, name: &str, status: &'static str, input: Value, 
         ms: 400,
         late: false,
         interrupted: 0,
+        notes: Vec::new(),
     }
 }
 
