@@ -106,7 +106,7 @@ impl Attended<'_> {
                     None => told_all = true,
                 },
                 rest = &mut settled => return Ok(Left::Rest(rest?)),
-                text = self.ear.next() => self.progress.live(&text),
+                piece = self.ear.next() => self.hear(&piece),
                 () = tokio::time::sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
                     return Ok(Left::AtOnce);
                 }
@@ -127,8 +127,8 @@ impl Attended<'_> {
 
     /// Tells what was said or is in the journal and was not told yet.
     async fn catch_up(&mut self) -> anyhow::Result<()> {
-        while let Some(text) = self.ear.heard() {
-            self.progress.live(&text);
+        while let Some(piece) = self.ear.heard() {
+            self.hear(&piece);
         }
         // What is told comes in batches; whoever is behind has more than one to hear.
         loop {
@@ -137,6 +137,14 @@ impl Attended<'_> {
                 return Ok(());
             }
             self.tell(&notices).await?;
+        }
+    }
+
+    fn hear(&mut self, piece: &LiveText) {
+        match piece.is_note() {
+            true if piece.run == self.run => self.progress.say(piece.text.trim()),
+            true => {}
+            false => self.progress.live(&piece.text),
         }
     }
 
@@ -255,33 +263,37 @@ impl Attended<'_> {
     }
 }
 
-/// Hears what models say while they say it, where the session can.
-pub struct Ear(Option<Receiver<LiveText>>);
+/// Hears what models say while they say it, where the session can, and what is waited for.
+pub struct Ear {
+    receiver: Option<Receiver<LiveText>>,
+    /// Also what models say.
+    verbose: bool,
+}
 
 impl Ear {
     /// To be opened before the run is started or spoken to: what was said before is not heard.
     pub fn open(session: &Session, verbose: bool) -> Ear {
-        Ear(session.live().filter(|_| verbose))
+        Ear { receiver: session.live(), verbose }
     }
 
     /// The next piece; never anything where nothing can be heard.
-    async fn next(&mut self) -> String {
+    async fn next(&mut self) -> LiveText {
         loop {
-            let Some(receiver) = &mut self.0 else { return std::future::pending().await };
+            let Some(receiver) = &mut self.receiver else { return std::future::pending().await };
             match receiver.recv().await {
-                Ok(text) => return text.text,
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => self.0 = None,
+                Ok(piece) if self.verbose || piece.is_note() => return piece,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => self.receiver = None,
             }
         }
     }
 
     /// A piece that has been said and was not asked for yet.
-    fn heard(&mut self) -> Option<String> {
+    fn heard(&mut self) -> Option<LiveText> {
         loop {
-            match self.0.as_mut()?.try_recv() {
-                Ok(text) => return Some(text.text),
-                Err(TryRecvError::Lagged(_)) => {}
+            match self.receiver.as_mut()?.try_recv() {
+                Ok(piece) if self.verbose || piece.is_note() => return Some(piece),
+                Ok(_) | Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
             }
         }

@@ -7,7 +7,10 @@ use serde_json::Value;
 
 /// `1.2s  830 tok  $0.0004`, without what is nothing.
 pub fn effort(ms: Option<u64>, usage: &Usage) -> String {
-    let parts = [ms.map(format_duration), tokens(usage.tokens()), cost(usage.usd_nanos)];
+    let about = if usage.estimated > 0 { "~" } else { "" };
+    let tokens = tokens(usage.tokens()).map(|tokens| format!("{about}{tokens}"));
+    let cost = cost(usage.usd_nanos).map(|cost| format!("{about}{cost}"));
+    let parts = [ms.map(format_duration), tokens, cost];
     parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 

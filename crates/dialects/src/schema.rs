@@ -413,6 +413,8 @@ fn agent(key: &str) -> Value {
         "temperature" => json!({ "description": "From 0 to 2.", "type": "number", "minimum": 0, "maximum": 2 }),
         "description" => text("What the agent is for; people see it, its models do not."),
         "result_mark" => flag("The final text must carry a result mark."),
+        "result_limit" => refer("count", "A tool result above this size is told in parts (default 64k)."),
+        "on_cut" => choice("What becomes of a text answer cut off at the output limit.", &["continue", "fail"]),
         _ => json!(false),
     }
 }
@@ -429,7 +431,7 @@ fn top(key: &str) -> Value {
         "output_schema" => refer("schema", "Schema of the output of a run."),
         "budget" => refer("budget", "Bounds of a run and all that it starts."),
         "timeout" => refer("duration", "A run fails after this time; never by default."),
-        "inline_limit" => refer("count", "Values above this size travel by reference (default 64k)."),
+        "inline_limit" => refer("count", "Values above this size are stored by their content (default 64k)."),
         "large_values" => choice("Where large outputs can be read beside the database.", &["blob", "file"]),
         "shutdown_timeout" => refer("duration", "How long a server that shuts down lets a run go on."),
         "max_recoveries" => whole("How often in a row a run may be taken over without getting further (default 5).", 0),

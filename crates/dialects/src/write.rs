@@ -11,7 +11,9 @@ mod values;
 mod yaml;
 
 use relais_plan::step::{Step, Workflow};
-use relais_plan::{Agent, Effect, ExitWhen, LargeValues, Limits, McpServer, Notify, OnToolDrift, RunFailure, ToolRule};
+use relais_plan::{
+    Agent, Effect, ExitWhen, LargeValues, Limits, McpServer, Notify, OnCut, OnToolDrift, RunFailure, ToolRule,
+};
 use relais_plan::{CatchUp, Overlap, Pace, Trigger, TriggerOn};
 use serde_json::{Map, Value, json};
 
@@ -166,6 +168,8 @@ fn agent(agent: &Agent) -> Doc {
     fields.some("max_tokens", agent.max_tokens.map(Value::from));
     fields.some("temperature", agent.temperature.map(number));
     fields.flag("result_mark", agent.result_mark);
+    fields.some("result_limit", agent.result_limit.map(Value::from));
+    fields.some("on_cut", (agent.on_cut == OnCut::Fail).then(|| json!("fail")));
     fields.block()
 }
 

@@ -340,8 +340,20 @@ pub enum Stored {
 pub struct Blob {
     pub hash: String,
     pub bytes: u64,
-    /// First words of it, for people and prompts.
+    /// What it is, in a line, for people and prompts.
     pub summary: String,
+    /// What the model hears of it, where a tool returned it to an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Told>,
+}
+
+/// What a model hears of a tool's result that is stored by its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub text: String,
+    /// Only its beginning, and how to read on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 impl Stored {

@@ -25,6 +25,7 @@ pub mod summary;
 mod value;
 mod wait;
 
+pub use agent::breaker::Heard;
 pub use agent::request;
 pub use apply::{Corrupt, Verdict};
 pub use book::dollars;
@@ -37,4 +38,5 @@ pub use program::{Program, matches_pattern};
 pub use questions::{OpenQuestion, Yes, agreed, asked_now, open_questions, question_id};
 pub use run::*;
 pub use summary::{Summary, awaited_events, error_mark, status, summary, tag_mark, wake_at};
+pub use value::{READ_VALUE, text_in};
 pub use wait::check_answer;

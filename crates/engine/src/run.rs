@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use relais_plan::NodeId;
 use serde_json::Value;
 
+use crate::agent::breaker::Heard;
 use crate::command::*;
 use crate::event::*;
 use crate::questions::Yes;
@@ -262,9 +263,10 @@ pub struct AgentWork {
     pub empties: u32,
     /// The calls of the last reply.
     pub uses: Vec<Use>,
-    /// The same call with the same result, so often in a row.
-    pub repeats: u32,
-    pub last_use: Option<(String, Value, String)>,
+    /// The last calls and what came of them, as far back as loops are looked for.
+    pub recent: Vec<Heard>,
+    /// Tools that are offered beside those of the agent.
+    pub lent: Vec<String>,
     /// A `once` tool has been asked, so the history must be kept.
     pub once: bool,
     /// Waiting before the whole step is tried again.

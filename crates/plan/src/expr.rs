@@ -71,10 +71,12 @@ pub trait Names {
     fn missing_is_null(&self) -> bool {
         false
     }
-    /// Larger values appear in text as a reference.
+    /// Larger values stand in text as a reference where the format of the workflow promises one.
     fn inline_bytes(&self) -> u64 {
         crate::DEFAULT_INLINE_BYTES
     }
+    /// Such a reference was given.
+    fn referred(&self, _output_ref: &Value) {}
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -8,6 +8,7 @@ pub mod check;
 pub mod draw;
 pub mod expr;
 pub mod filter;
+pub mod outline;
 pub mod path;
 pub mod plan;
 pub mod problem;

@@ -637,9 +637,35 @@ pub struct Agent {
     /// The final text must carry `«result:…»`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub result_mark: bool,
+    /// A tool result above so many bytes is told as its beginning and how to read on; none: as configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "OnCut::is_default")]
+    pub on_cut: OnCut,
     #[serde(skip)]
     pub span: Span,
 }
+
+/// What becomes of a text answer that the provider cut off at its output limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnCut {
+    /// The model is asked to go on, and the pieces are joined.
+    #[default]
+    Continue,
+    Fail,
+}
+
+impl OnCut {
+    pub fn is_default(&self) -> bool {
+        *self == OnCut::Continue
+    }
+}
+
+/// What of one tool result a model hears at once, unless the agent or the configuration says otherwise.
+pub const DEFAULT_RESULT_LIMIT: u64 = 64 * 1024;
+/// Less would not hold what is said about a result that was cut.
+pub const MIN_RESULT_LIMIT: u64 = 1024;
 
 pub const DEFAULT_MAX_TURNS: u32 = 30;
 pub const DEFAULT_OUTPUT_RETRIES: u32 = 3;
@@ -659,6 +685,8 @@ impl Default for Agent {
             max_tokens: None,
             temperature: None,
             result_mark: false,
+            result_limit: None,
+            on_cut: OnCut::Continue,
             span: Span::default(),
         }
     }

@@ -56,7 +56,8 @@ impl Mask {
             return value;
         }
         match value {
-            Value::String(text) => Value::String(self.mask_text(&text)),
+            // A large text is not copied where there is nothing to mask.
+            Value::String(text) if self.finds_any(&text) => Value::String(self.mask_text(&text)),
             Value::Array(items) => items.into_iter().map(|item| self.mask_value(item)).collect(),
             Value::Object(fields) => {
                 fields.into_iter().map(|(key, item)| (self.mask_text(&key), self.mask_value(item))).collect()
@@ -67,9 +68,13 @@ impl Mask {
         }
     }
 
+    fn finds_any(&self, text: &str) -> bool {
+        self.forms.iter().any(|form| text.contains(form.as_str()))
+    }
+
     pub fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         match std::str::from_utf8(&bytes) {
-            Ok(text) if self.forms.iter().any(|form| text.contains(form.as_str())) => self.mask_text(text).into_bytes(),
+            Ok(text) if self.finds_any(text) => self.mask_text(text).into_bytes(),
             _ => bytes,
         }
     }

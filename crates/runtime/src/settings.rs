@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use relais_plan::McpServer;
+use relais_plan::{MIN_RESULT_LIMIT, McpServer};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -12,6 +12,8 @@ pub struct Settings {
     pub default_model: Option<String>,
     /// Says in a sentence what a step of a workflow does, whenever its prompt or tools change; none: nothing is said.
     pub summary_model: Option<String>,
+    /// How much of a tool's result an agent is told at once that does not say it itself; absent means `64k`.
+    pub result_limit: Option<ResultLimit>,
     pub providers: BTreeMap<String, Provider>,
     /// Prices and context sizes that add to or replace the built-in table, by `provider/model`.
     pub models: BTreeMap<String, ModelSettings>,
@@ -65,6 +67,41 @@ pub struct Retention {
     pub cancelled: Option<Age>,
 }
 
+/// Bytes, as a number or written as `64k` or `1M`; at least a KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct ResultLimit {
+    pub bytes: u64,
+}
+
+/// A size as it may be written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<Written> for ResultLimit {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<ResultLimit, String> {
+        let text = match written {
+            Written::Number(bytes) => bytes.to_string(),
+            Written::Text(text) => text,
+        };
+        let (digits, unit) = match text.trim().to_ascii_lowercase() {
+            text if text.ends_with('k') => (text[..text.len() - 1].to_owned(), 1024),
+            text if text.ends_with('m') => (text[..text.len() - 1].to_owned(), 1024 * 1024),
+            text => (text, 1),
+        };
+        let bytes = digits.trim().parse().ok().and_then(|number: u64| number.checked_mul(unit));
+        let bytes = bytes.filter(|bytes| *bytes >= MIN_RESULT_LIMIT);
+        let wrong = || format!("`{text}` is no size of at least 1k; write 64k or 1M");
+        bytes.map(|bytes| ResultLimit { bytes }).ok_or_else(wrong)
+    }
+}
+
 /// A time that has passed, written as `12h` or `30d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -107,6 +144,17 @@ pub struct Provider {
     pub api_key_env: Option<String>,
     pub max_concurrent: Option<usize>,
     pub requests_per_minute: Option<u32>,
+    /// Prompt and answer together, as they are reckoned before each call.
+    pub tokens_per_minute: Option<u32>,
+    /// How long a call may be silent before it is given up; absent means 60.
+    pub stall_s: Option<u64>,
+    /// Tries of one call in all on errors of transport, stalls and 5xx; absent means 4. Where another model stands by,
+    /// there are two at most.
+    pub tries: Option<u32>,
+    /// After so many failures in a row, over all calls, the provider is left out for a while; absent means 5.
+    pub break_after: Option<u32>,
+    /// For so long; absent means 30.
+    pub cooldown_s: Option<u64>,
     /// Variables whose values are not sent to this address, because somebody else than the user named it.
     #[serde(skip)]
     pub withheld: Vec<String>,

@@ -53,6 +53,8 @@ pub struct RunFiles {
     pub notices: Option<Arc<dyn Noticeboard>>,
     /// Latest version of each artifact at the time of the call, oldest first: name, version, artifact.
     pub artifacts: Vec<(String, u32, Artifact)>,
+    /// So many bytes of a result are told to a model at once.
+    pub piece_bytes: usize,
 }
 
 /// The list of messages for people. Who keeps it knows the run's user.

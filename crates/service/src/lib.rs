@@ -136,6 +136,9 @@ impl Service {
         let Definitions { config, models, tools } = &definitions;
         let governors = models::governors(&config.settings);
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
+        if let Some(limit) = config.settings.result_limit {
+            performer.result_limit = limit.bytes;
+        }
         performer.simulation = Some(Arc::new(definitions::simulated::SimulatedTools));
         performer.notices = Some(Arc::new(feed::notifications::posted::Board {
             store: store.clone(),

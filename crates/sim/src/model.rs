@@ -215,7 +215,7 @@ mod tests {
 
     fn request(messages: Vec<Message>, output_schema: Option<Value>) -> Request {
         let tools = vec!["search".to_owned()];
-        Request { model: "sim/any".to_owned(), messages, tools, output_schema, max_tokens: None, temperature: None }
+        Request { model: "sim/any".to_owned(), messages, tools, output_schema, ..Request::default() }
     }
 
     fn tool(name: &str) -> ToolSpec {

@@ -134,7 +134,7 @@ fn status_word(word: &str, paint: Paint) -> String {
 fn branch(step: &StepTrace, paint: Paint) -> String {
     let indent = "  ".repeat(step.depth);
     // What was never begun took no time.
-    let ms = step.ended_at.filter(|_| step.attempts > 0).map(|at| words::elapsed(step.started_at, at));
+    let ms = step.worked_ms().filter(|_| step.attempts > 0);
     let mut line = format!("{indent}{} {}", mark(step.status, paint), words::line(&step.path));
     if let Some(name) = &step.name {
         line.push_str(&format!("  {}", words::shorten(name, LINE_CHARS)));
@@ -191,7 +191,8 @@ fn call_line(call: &CallTrace, paint: Paint) -> String {
     let tokens = words::effort(None, &call.usage);
     let tokens = if tokens.is_empty() { tokens } else { format!("  {tokens}") };
     let who = answered_by(call);
-    format!("{} {}{data}{result}  {taken}{tokens}{again}{late}{who}", call.what, words::line(&call.name))
+    let notes: String = call.notes.iter().map(|note| format!("  {}", paint.yellow(note))).collect();
+    format!("{} {}{data}{result}  {taken}{tokens}{again}{late}{notes}{who}", call.what, words::line(&call.name))
 }
 
 /// Who has answered a question, in order.
@@ -286,6 +287,9 @@ fn whole_call(call: &CallTrace, paint: Paint) -> String {
         let mut said = format!("{} {}", words::instant(*at), words::brief(value, LINE_CHARS));
         said.extend(changed.iter().map(|arguments| format!("\narguments: {}", words::full(arguments))));
         part(&format!("answered by {}", words::line(by)), &said);
+    }
+    for note in &call.notes {
+        part("note", note);
     }
     if let Some(error) = &call.error {
         part("error", &error.to_string());

@@ -67,6 +67,8 @@ struct Used {
     completion_tokens: u64,
     cached_tokens: u64,
     reasoning_tokens: u64,
+    #[serde(default)]
+    estimated_tokens: u64,
     usd: f64,
     model_calls: u64,
     tool_calls: u64,
@@ -97,10 +99,12 @@ impl From<Used> for Usage {
             completion: used.completion_tokens,
             cached: used.cached_tokens,
             reasoning: used.reasoning_tokens,
+            estimated: used.estimated_tokens,
             usd_nanos: (used.usd * 1e9).round() as u64,
             model_calls: used.model_calls,
             tool_calls: used.tool_calls,
             retries: used.retries,
+            ..Usage::default()
         }
     }
 }

@@ -6,6 +6,7 @@
 //! - `output_schema`: JSON Schema or the shorthand; with a `loop`, of one pass
 //! - `loop`: see [`looping`](super::looping)
 //! - `set`: shared variables, written when the executor has ended: see [`shared`](super::shared)
+//! - `result_limit`: how much of a tool's result it is told at once (`64k`)
 //! - `output_ref`: where a large output is kept, `{"type": "file"}` (default) or `{"type": "db"}`; the same for all
 
 use std::collections::HashSet;
@@ -32,6 +33,7 @@ const KEYS: &[&str] = &[
     "loop",
     "output_ref",
     "set",
+    "result_limit",
 ];
 const EXAMPLE: &str = "`{\"executor_id\": \"fetch\", \"model\": \"gpt-4o-mini\", \"tools\": [\"search_web\"], \
                        \"system_prompt\": \"…\", \"output_schema\": {\"prices\": [\"float\"]}}`";
@@ -73,6 +75,7 @@ impl Reader<'_> {
             instructions: system,
             tools: given(&fields, "tools").map(|field| self.executor_tools(field)).unwrap_or_default(),
             output: self.output_schema(&fields),
+            result_limit: given(&fields, "result_limit").and_then(|field| self.result_limit(field)),
             span: place(&fields, "executor_id"),
             ..Agent::default()
         };

@@ -84,6 +84,7 @@ pub(super) const PERSONA: Table = Table {
         "output_schema",
         "agent_card",
         "max_llm_calls_per_task",
+        "result_limit",
     ],
     aliases: &[("name", "agent_name"), ("instructions", "instruction")],
     idle: &[&DEPLOYMENT, &HOSTING, &CARDS, &CALL_DEPTH],

@@ -432,8 +432,9 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
 
     /// The persona at this node: the same model and tools, the node's own prompt and schemas.
     fn agent_of(&mut self, number: usize, given: Option<&Template>) -> Agent {
-        let Persona { description, instruction, models, temperature, max_tokens, max_turns, mut tools, input, output } =
-            self.persona(number);
+        let persona = self.persona(number);
+        let Persona { description, instruction, models, temperature, max_tokens, max_turns, result_limit, .. } = persona;
+        let Persona { mut tools, input, output, .. } = persona;
         for tool in ARTIFACT_TOOLS {
             if !tools.iter().any(|known| known == tool) {
                 tools.push(tool.to_owned());
@@ -465,6 +466,7 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
             temperature,
             max_tokens,
             max_turns: max_turns.unwrap_or(Agent::default().max_turns),
+            result_limit,
             output_retries: CORRECTIONS,
             result_mark: true,
             span: part.span,

@@ -24,6 +24,7 @@ pub(super) struct Persona {
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
     pub max_turns: Option<u32>,
+    pub result_limit: Option<u64>,
     pub tools: Vec<String>,
     pub input: Option<Schema>,
     pub output: Option<Schema>,
@@ -130,6 +131,7 @@ impl Reader<'_> {
             tools: keys.get("tools").map(|field| self.persona_tools(field, personas)).unwrap_or_default(),
             input: keys.get("input_schema").and_then(|field| self.schema(field)),
             output: keys.get("output_schema").and_then(|field| self.schema(field)),
+            result_limit: keys.get("result_limit").and_then(|field| self.result_limit(field)),
             ..Persona::default()
         };
         persona.models = keys.get(MODEL_PROVIDER).map(|field| self.provided(field, keys)).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Agents, rules about tools, and MCP servers.
 
 use indexmap::IndexMap;
-use relais_plan::{Agent, Effect, McpServer, People, Problem, ToolRule};
+use relais_plan::{Agent, Effect, MIN_RESULT_LIMIT, McpServer, OnCut, People, Problem, ToolRule};
 use serde_json::Value;
 
 use super::keys;
@@ -10,6 +10,7 @@ use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
 const AGENT_EXAMPLE: &str = "`writer: { model: openai/gpt-4o-mini, instructions: Write short sentences. }`";
+const ON_CUT: [(&str, OnCut); 2] = [("continue", OnCut::Continue), ("fail", OnCut::Fail)];
 const SERVER_EXAMPLE: &str = "`shop: { command: [npx, shop-mcp] }` or `shop: { url: \"https://shop.example/mcp\" }`";
 
 impl Reader<'_> {
@@ -27,7 +28,7 @@ impl Reader<'_> {
     }
 
     /// Keys: `description` (for people), `model` (one or a fallback order), `instructions`, `tools`, `input`, `output`, `max_turns`,
-    /// `output_retries`, `budget`, `max_tokens`, `temperature`, `result_mark`.
+    /// `output_retries`, `budget`, `max_tokens`, `temperature`, `result_mark`, `result_limit`, `on_cut`.
     pub(crate) fn agent(&mut self, node: &Node) -> Agent {
         let default = Agent { span: node.span, ..Agent::default() };
         let Some(fields) = self.map(node, "an agent", keys::AGENT, AGENT_EXAMPLE) else {
@@ -47,8 +48,20 @@ impl Reader<'_> {
             max_tokens: fields.get("max_tokens").and_then(|field| self.whole(field, 1)),
             temperature: fields.get("temperature").and_then(|field| self.temperature(field)),
             result_mark: fields.get("result_mark").and_then(|field| self.flag(field)).unwrap_or_default(),
+            result_limit: fields.get("result_limit").and_then(|field| self.result_limit(field)),
+            on_cut: fields.get("on_cut").and_then(|field| self.choice(field, &ON_CUT)).unwrap_or_default(),
             span: node.span,
         }
+    }
+
+    /// How much of a tool's result the agent is told at once.
+    pub(crate) fn result_limit(&mut self, field: Field<'_>) -> Option<u64> {
+        let bytes = self.size(field)?;
+        if bytes < MIN_RESULT_LIMIT {
+            self.wrong(field, "at least `1k`", &format!("`{}: 64k`", field.key));
+            return None;
+        }
+        Some(bytes)
     }
 
     pub(crate) fn temperature(&mut self, field: Field<'_>) -> Option<f64> {

@@ -90,6 +90,8 @@ pub(crate) const AGENT: &[&str] = &[
     "max_tokens",
     "temperature",
     "result_mark",
+    "result_limit",
+    "on_cut",
 ];
 pub(crate) const BUDGET: &[&str] = &["usd", "tokens", "model_calls", "tool_calls", "time"];
 pub(crate) const RETRY: &[&str] = &["max_attempts", "backoff", "delay", "factor", "max_delay", "on", "never"];

@@ -39,6 +39,7 @@ pub(super) struct Item<'n> {
     /// The list that it stands in.
     pub list: usize,
     pub retry: Option<(Retry, Field<'n>)>,
+    pub timeout: Option<Field<'n>>,
     pub what: What<'n>,
     is_named: bool,
     depth: usize,
@@ -174,7 +175,9 @@ impl<'n> Reading<'_, '_, 'n> {
         let step = self.tree.items.len();
         let id = position.clone();
         let what = What::Nothing;
-        let item = Item { id, name: None, position, span: node.span, list, retry: None, what, is_named: false, depth };
+        let (retry, timeout) = (None, None);
+        let item =
+            Item { id, name: None, position, span: node.span, list, retry, timeout, what, is_named: false, depth };
         self.tree.items.push(item);
         if let Some(fields) = self.reader.open_map(node, "a step", EXAMPLE) {
             self.fill(step, &fields);
@@ -198,6 +201,9 @@ impl<'n> Reading<'_, '_, 'n> {
         };
         if let (Some(field), What::Agent(_) | What::Parallel { .. }) = (fields.get("retry"), &what) {
             self.tree.items[step].retry = Some((self.reader.pipeline_retry(field), field));
+        }
+        if let What::Agent(_) | What::Parallel { .. } = &what {
+            self.tree.items[step].timeout = fields.get("timeout");
         }
         self.tree.items[step].what = what;
     }

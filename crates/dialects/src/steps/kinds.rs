@@ -35,7 +35,7 @@ impl Type {
     fn own(self) -> &'static [&'static str] {
         match self {
             Type::Llm => &["model", "system_prompt", "generated_summary"],
-            Type::Agent => &["model", "system_prompt", "tools", "generated_summary"],
+            Type::Agent => &["model", "system_prompt", "tools", "result_limit", "generated_summary"],
             Type::Checker => &["stop_conditions"],
         }
     }
@@ -125,7 +125,9 @@ impl Reader<'_> {
             Some(field) => self.enabled_tools(field),
             None => Vec::new(),
         };
-        let agent = Agent { models, instructions, tools, span: at.span, ..Agent::default() };
+        let result_limit = given(at.fields, "result_limit").filter(|_| kind == Type::Agent);
+        let result_limit = result_limit.and_then(|field| self.result_limit(field));
+        let agent = Agent { models, instructions, tools, result_limit, span: at.span, ..Agent::default() };
         self.agents.insert(at.name.to_owned(), agent);
         let prompt = Some(Template::plain(USER_MESSAGE, at.span));
         let task = Task::Agent { agent: at.name.to_owned(), prompt };

@@ -365,6 +365,8 @@ fn agent() -> BoxedStrategy<Agent> {
                     max_tokens,
                     temperature,
                     result_mark,
+                    result_limit: max_tokens.map(|tokens| 1_024 * u64::from(tokens)),
+                    on_cut: if max_turns > 29 { OnCut::Fail } else { OnCut::Continue },
                     span: Span::default(),
                 }
             },

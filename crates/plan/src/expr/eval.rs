@@ -252,7 +252,7 @@ impl<'n> Scope<'n> {
         self.spend(weight(&input))?;
         let (positional, named) = self.arguments(args)?;
         if name == "reference" {
-            let reference = in_text_or_reference(&input, &positional, self.names.inline_bytes())?;
+            let reference = in_text_or_reference(&input, &positional, self.names)?;
             return Ok(Cow::Owned(reference));
         }
         let result = vocabulary::filter(name, &input, &positional, &named)?;

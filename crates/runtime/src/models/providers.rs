@@ -116,14 +116,26 @@ fn check_provider(name: &str, own: &Provider) -> Result<(), Failure> {
         "its name may hold neither `/` nor spaces"
     } else if name == SCRIPT {
         "this name is taken by scripted models"
-    } else if own.max_concurrent == Some(0) {
-        "`max_concurrent` must be at least 1"
-    } else if own.requests_per_minute == Some(0) {
-        "`requests_per_minute` must be at least 1"
+    } else if let Some(key) = zero(own) {
+        &format!("`{key}` must be at least 1")
     } else {
         return Ok(());
     };
     Err(config(format!("provider `{name}` in relais.toml: {problem}")))
+}
+
+/// A bound that would let nothing through.
+fn zero(own: &Provider) -> Option<&'static str> {
+    let bounds = [
+        ("max_concurrent", own.max_concurrent == Some(0)),
+        ("requests_per_minute", own.requests_per_minute == Some(0)),
+        ("tokens_per_minute", own.tokens_per_minute == Some(0)),
+        ("stall_s", own.stall_s == Some(0)),
+        ("tries", own.tries == Some(0)),
+        ("break_after", own.break_after == Some(0)),
+        ("cooldown_s", own.cooldown_s == Some(0)),
+    ];
+    bounds.into_iter().find(|(_, is_zero)| *is_zero).map(|(key, _)| key)
 }
 
 fn check_model(name: &str, own: &ModelSettings) -> Result<(), Failure> {

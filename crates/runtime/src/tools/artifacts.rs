@@ -119,7 +119,7 @@ pub fn value(bytes: &[u8], media_type: &str, path: Option<&str>) -> Result<Value
     bounded(picked)
 }
 
-fn part(value: &Value, path: &str) -> Result<Value, Failure> {
+pub fn part(value: &Value, path: &str) -> Result<Value, Failure> {
     let segments = relais_plan::path::parse(path).map_err(|error| wrong(format!("`path` is not a path: {error}")))?;
     relais_plan::path::get(value, &segments).cloned().map_err(|missing| {
         let upto = if missing.upto.is_empty() { "the top".to_owned() } else { format!("`{}`", missing.upto) };

@@ -38,6 +38,7 @@ impl Bench {
             patience: Arc::default(),
             notices: None,
             artifacts: Vec::new(),
+            piece_bytes: relais_plan::DEFAULT_RESULT_LIMIT as usize,
         };
         Bench { run, store, _folder: folder }
     }
@@ -51,8 +52,8 @@ impl Bench {
     }
 
     pub async fn artifact(&mut self, name: &str, version: u32, media_type: &str, bytes: &[u8]) {
-        let hash = self.blob(bytes).await;
-        let blob = Blob { hash, bytes: bytes.len() as u64, summary: String::new() };
+        self.blob(bytes).await;
+        let blob = Blob::of(bytes, String::new());
         let artifact = Artifact { name: name.into(), blob, media_type: media_type.into() };
         self.run.artifacts.push((name.into(), version, artifact));
     }

@@ -132,6 +132,8 @@ pub struct Used {
     pub cached_tokens: u64,
     /// Part of `completion_tokens` that was thought, not said.
     pub reasoning_tokens: u64,
+    /// Part of both: tokens that no provider counted.
+    pub estimated_tokens: u64,
     pub usd: f64,
     pub model_calls: u64,
     pub tool_calls: u64,
@@ -145,6 +147,7 @@ impl From<Usage> for Used {
             completion_tokens: usage.completion,
             cached_tokens: usage.cached,
             reasoning_tokens: usage.reasoning,
+            estimated_tokens: usage.estimated,
             usd: usage.usd_nanos as f64 / 1e9,
             model_calls: usage.model_calls,
             tool_calls: usage.tool_calls,

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use relais_engine::rewind::step_path;
 use relais_engine::*;
+use relais_plan::time::format_duration;
 use relais_plan::{NodeId, Op, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -81,6 +82,10 @@ pub struct StepTrace {
     pub asked: bool,
     pub started_at: Millis,
     pub ended_at: Option<Millis>,
+    /// For so long of the time between, nobody was at work on it: the run had failed, was paused, or its process was
+    /// gone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle_ms: u64,
     /// The arm that was taken, the reason a loop ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -128,6 +133,9 @@ pub struct CallTrace {
     /// Who answered a question, when and with what; several where several must say yes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<AnswerTrace>,
+    /// What else there is to know of it: that a model was told only a part, that tools were lent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What a person said.
@@ -160,8 +168,8 @@ pub struct ArtifactTrace {
 /// Events of one entry are numbered below this; the views of the database count in the same way.
 const EVENTS_PER_ENTRY: u64 = 1_000_000;
 
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 impl StepTrace {
@@ -176,6 +184,12 @@ impl StepTrace {
         let corrects = say.iter().any(|message| matches!(message, Message::User { .. } | Message::Tool { .. }));
         self.corrections += u32::from(self.asked && corrects);
         self.asked = true;
+    }
+
+    /// How long it was worked on, once it has ended.
+    pub fn worked_ms(&self) -> Option<u64> {
+        let took = self.ended_at?.saturating_sub(self.started_at).max(0) as u64;
+        Some(took.saturating_sub(self.idle_ms))
     }
 
     /// A step of which nothing is known yet but that it has begun.
@@ -195,6 +209,7 @@ impl StepTrace {
             asked: false,
             started_at: at,
             ended_at: None,
+            idle_ms: 0,
             note: None,
             output: None,
             text: None,
@@ -210,7 +225,8 @@ impl StepTrace {
 impl Trace {
     pub fn of(program: &Program, entries: &[Entry]) -> Result<Trace, Corrupt> {
         let mut writer = Writer::new(program, entries)?;
-        for entry in entries.iter().skip(1) {
+        for (last, entry) in entries.iter().zip(entries.iter().skip(1)) {
+            writer.idle(last.at, entry);
             writer.run.begin(entry.at, entry.events.first());
             for (nth, event) in (0..).zip(&entry.events) {
                 writer.position = entry.seq * EVENTS_PER_ENTRY + nth;
@@ -278,6 +294,19 @@ impl<'a> Writer<'a> {
         self.calls.retain(|_, (index, _)| moved.get(index).map(|to| *index = *to).is_some());
     }
 
+    /// A run that is taken up again has lain idle since its last entry, and with it what it was in the middle of.
+    fn idle(&mut self, last: Millis, entry: &Entry) {
+        let taken_up = matches!(
+            entry.events.first(),
+            Some(Event::Signalled { signal: Signal::Adopted | Signal::Resume(_) | Signal::Rewound(_), .. })
+        );
+        if taken_up {
+            let gap = entry.at.saturating_sub(last).max(0) as u64;
+            let open = self.steps.iter_mut().filter(|step| step.ended_at.is_none());
+            open.for_each(|step| step.idle_ms += gap);
+        }
+    }
+
     fn hidden(&self, node: NodeId) -> bool {
         self.program.plan.node(node).hidden
     }
@@ -289,6 +318,7 @@ impl<'a> Writer<'a> {
         if let (true, Some(index)) = (attempt > 0, self.open.get(&(scope, node))) {
             let step = &mut self.steps[*index];
             (step.attempts, step.asked) = (attempt + 1, false);
+            step.idle_ms += step.ended_at.map_or(0, |ended| at.saturating_sub(ended).max(0) as u64);
             (step.status, step.ended_at, step.error) = (StepStatus::Running, None, None);
             return;
         }
@@ -326,6 +356,7 @@ impl<'a> Writer<'a> {
             late: false,
             interrupted: 0,
             answers: Vec::new(),
+            notes: notes_on_asking(command),
         });
         if !matches!(command, Command::CallModel { .. } | Command::CallTool { .. } | Command::StartRun(_)) {
             step.status = StepStatus::Waiting;
@@ -346,6 +377,7 @@ impl<'a> Writer<'a> {
         call.late = late;
         let (status, output, error) = outcome(&answer.body);
         (call.status, call.output, call.error) = (status.into(), output, error);
+        call.notes.extend(notes_on_answer(answer));
         let step = &mut self.steps[index];
         step.usage.add(&answer.usage);
         if step.status == StepStatus::Waiting {
@@ -571,6 +603,38 @@ fn described(command: &Command) -> (&'static str, String, Value) {
         Command::Await(Awaiting::Event(name)) => ("event", name.clone(), Value::Null),
         Command::StartRun(start) => ("run", start.run.to_string(), json!(start.input)),
     }
+}
+
+fn notes_on_asking(command: &Command) -> Vec<String> {
+    let lent: &[String] = match command {
+        Command::CallModel { lend, .. } => lend,
+        Command::CallTool { .. } | Command::Sleep { .. } | Command::AskPerson(_) => &[],
+        Command::Await(_) | Command::StartRun(_) => &[],
+    };
+    lent.iter().map(|tool| format!("{tool} is offered from here on")).collect()
+}
+
+fn notes_on_answer(answer: &Answer) -> Vec<String> {
+    let mut notes = notes_on_usage(&answer.usage);
+    match &answer.body {
+        Body::Returned { value: value @ Stored::Blob(blob), .. } if value.is_cut() => {
+            notes.push(format!("the model was told the beginning of {} bytes and how to read on", blob.bytes));
+        }
+        Body::Replied(reply) if reply.finish == Finish::Length => {
+            notes.push("the answer was cut off at the output limit".to_owned());
+        }
+        Body::Returned { .. } | Body::Replied(_) | Body::Slept => {}
+        Body::Ended { .. } | Body::Failed(_) | Body::Cancelled => {}
+    }
+    notes
+}
+
+fn notes_on_usage(usage: &Usage) -> Vec<String> {
+    let times = if usage.waits == 1 { "once".to_owned() } else { format!("{} times", usage.waits) };
+    let waited = format_duration(usage.wait_ms);
+    let waits = (usage.waits > 0).then(|| format!("waited for the provider {times}, {waited} in all"));
+    let estimated = (usage.estimated > 0).then(|| "tokens are an estimate: the provider reported none".to_owned());
+    waits.into_iter().chain(estimated).collect()
 }
 
 fn outcome(body: &Body) -> (&'static str, Value, Option<Failure>) {

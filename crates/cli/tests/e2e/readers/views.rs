@@ -105,7 +105,7 @@ fn a_large_output_is_a_reference_with_a_summary() {
     let executor = &shown(&home, "chain")["executor_runs"][0];
     assert_eq!(executor["structured_output_ref"]["type"], "db");
     assert_eq!(executor["structured_output_ref"]["table"], "blobs");
-    assert!(executor["structured_output_summary"].as_str().unwrap().starts_with("words words"));
+    assert!(executor["structured_output_summary"].as_str().unwrap().contains("words words"));
     assert!(executor.get("structured_output").is_none());
     let step = &shown(&home, "steps")["step_instances"][0];
     assert_eq!(step["output"]["raw_data"].as_str().map(str::len), Some("words ".len() * 1_000));

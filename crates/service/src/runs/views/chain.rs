@@ -311,7 +311,8 @@ mod tests {
         ] {
             let plan = plan(&format!("{setting}{FLOW}"));
             let mut fetch = step(&plan, "fetch", StepStatus::Completed, json!(1));
-            fetch.output = Some(Stored::Blob(Blob { hash: "h".into(), bytes: 9, summary: "first words".into() }));
+            fetch.output =
+                Some(Stored::Blob(Blob { hash: "h".into(), bytes: 9, summary: "first words".into(), told: None }));
             let trace = trace(RunStatus::Completed, vec![fetch]);
             let view = view(&shown(&plan, &trace));
             let executor = &view["executor_runs"][0];

@@ -41,6 +41,7 @@ pub fn step(plan: &Plan, path: &str, status: StepStatus, output: Value) -> StepT
         asked: false,
         started_at: 1_000,
         ended_at: (status != StepStatus::Running).then_some(3_000),
+        idle_ms: 0,
         note: None,
         output: (!output.is_null()).then_some(Stored::Value(output)),
         text: None,
@@ -75,6 +76,7 @@ pub fn call(what: &'static str, name: &str, status: &'static str, input: Value, 
         late: false,
         interrupted: 0,
         answers: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
