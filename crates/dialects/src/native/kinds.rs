@@ -27,7 +27,7 @@ use super::steps::At;
 use crate::fields::{Field, Fields};
 use crate::reader::{Pin, Reader};
 use crate::values::{bare, duration_of, literal};
-use crate::yaml::{Data, Entry, Node};
+use crate::yaml::{self, Data, Entry, Node};
 
 /// Items or passes where `max` is not given.
 pub(crate) const DEFAULT_MAX: u32 = 100;
@@ -222,7 +222,14 @@ impl Reader<'_> {
     }
 
     fn keyed_case(&mut self, on: &Expr, entry: &Entry, prefix: &str, first: usize) -> Branch {
-        let when = self.equals(on, &entry.key_value, entry.key_span);
+        let when = match yaml::plain(&entry.key) {
+            // JSON has no keys but texts: one that spells a number or a boolean means that, too.
+            spelt @ (Value::Bool(_) | Value::Number(_)) if entry.key_value.is_string() => {
+                let on = on.source().trim();
+                self.parsed(&format!("({on}) == {} or ({on}) == {spelt}", entry.key_value), entry.key_span)
+            }
+            _ => self.equals(on, &entry.key_value, entry.key_span),
+        };
         let field = Field { key: &entry.key, key_span: entry.key_span, node: &entry.value };
         Branch { label: entry.key.clone(), when, steps: self.block(field, prefix, first) }
     }

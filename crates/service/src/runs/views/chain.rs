@@ -3,7 +3,7 @@
 //! An executor is a step that calls an agent, a tool or a workflow; one that is repeated is a single executor with all
 //! that its passes did.
 
-use relais_engine::{StepStatus, Stored, Usage, agent_of};
+use relais_engine::{RunStatus, StepStatus, Stored, Usage, agent_of};
 use relais_plan::{LargeValues, Node, NodeId, Op, Plan, Task};
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "executor_results": executors.iter().filter_map(Executor::result).collect::<Vec<Value>>(),
         "executor_runs": runs,
         "final_output": match &shown.output {
-            // What the last one that succeeded gave is kept, whatever came after it.
-            Value::Null => done.next_back().map(|executor| executor.first.output.clone()).unwrap_or_default(),
+            // What the last one that succeeded gave is kept, whatever came after it; a run that completed says itself.
+            Value::Null if trace.status != RunStatus::Completed.word() => done.next_back().map(|executor| executor.first.output.clone()).unwrap_or_default(),
             output => output.clone(),
         },
         "error_message": shown.error_message(),
@@ -233,7 +233,7 @@ fn word(status: StepStatus) -> &'static str {
 mod tests {
     use super::super::fixture::*;
     use super::*;
-    use relais_engine::{Blob, ErrorKind, Failure, RunStatus};
+    use relais_engine::{Blob, ErrorKind, Failure};
 
     const FLOW: &str = "name: flow\nalias: daily_price_monitor\nagents: { a: { model: sim/x, instructions: hi } }\n\
                         steps: [{ id: fetch, agent: a }, { id: compare, agent: a }, { id: tell, agent: a }]\n";
@@ -319,6 +319,15 @@ mod tests {
             assert_eq!(executor["structured_output_ref"], expected);
             assert_eq!(executor["structured_output_summary"], "first words");
             assert!(executor.get("structured_output").is_none());
+        }
+    }
+
+    #[test]
+    fn a_completed_run_has_its_own_output_and_no_other() {
+        let plan = plan(FLOW);
+        for (status, expected) in [(RunStatus::Completed, json!(null)), (RunStatus::PartialSuccess, json!(1))] {
+            let trace = trace(status, vec![step(&plan, "fetch", StepStatus::Completed, json!(1))]);
+            assert_eq!(view(&shown(&plan, &trace))["final_output"], expected);
         }
     }
 
