@@ -3,7 +3,7 @@
 use relais_plan::Template;
 pub use relais_service::foresight::{Costs, Known};
 
-use crate::screen;
+use crate::words;
 
 /// The text that a template gives, or the template where that is not known yet.
 pub fn constant(template: &Template, known: &Known) -> String {

@@ -765,8 +765,14 @@ mod tests {
     fn asks(answer: &Value, approves: bool) -> Waits {
         let call = || ToolUse { id: "1".into(), tool: "pay".into(), arguments: json!({}), garbled: None, opaque: None };
         let approves = approves.then(call);
-        let question =
-            Question { question: "Go on?".into(), show: Value::Null, answer: answer.clone(), deadline: None, approves };
+        let question = Question {
+            question: "Go on?".into(),
+            show: Value::Null,
+            answer: answer.clone(),
+            deadline: None,
+            approves,
+            people: Default::default(),
+        };
         Waits { command: 1, step: "s".into(), question }
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::onward::{Onward, Spoken};
 use crate::session::{Global, Session};
+use crate::words;
 use crate::{questions, screen, which};
 
 /// Answer a question of a run, or approve a tool call; without a value, list the open questions

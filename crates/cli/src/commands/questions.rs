@@ -6,6 +6,7 @@ use crate::exit::Exit;
 use crate::questions;
 use crate::screen;
 use crate::session::{Global, Session};
+use crate::words;
 
 /// List what you are asked, over all runs: questions, and tool calls that wait for a yes
 ///

@@ -293,7 +293,7 @@ async fn set(session: &Session, workflow: &str, status: WorkflowStatus, how: &st
 
 async fn delete(session: &Session, workflow: &str, removal: Removal, yes: bool) -> anyhow::Result<Exit> {
     let goes = session.deletion(workflow, removal).await?;
-    let name = words::line(&goes.name).into_owned();
+    let name = words::line(&goes.name);
     if !yes {
         screen::note(&format!("deleting {name} ({}) removes\n{}", goes.workflow_id, listed(&goes)));
         if !consent::given("delete it")? {

@@ -433,7 +433,8 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
     /// The persona at this node: the same model and tools, the node's own prompt and schemas.
     fn agent_of(&mut self, number: usize, given: Option<&Template>) -> Agent {
         let persona = self.persona(number);
-        let Persona { description, instruction, models, temperature, max_tokens, max_turns, result_limit, .. } = persona;
+        let Persona { description, instruction, models, temperature, max_tokens, max_turns, result_limit, .. } =
+            persona;
         let Persona { mut tools, input, output, .. } = persona;
         for tool in ARTIFACT_TOOLS {
             if !tools.iter().any(|known| known == tool) {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Guest;
 use super::arguments::Arguments;
-use super::attend::{Attended, DEFAULT_WAIT_S, attend};
+use super::attend::{Attended, attend};
 use super::render::{self, given};
 use super::runs::{run_names, wait_seconds, wanted, with, without_dashes};
 use super::tools::{Effect, Spec, text};
@@ -82,7 +82,7 @@ pub fn retry_spec() -> Spec {
             json!({
                 "from": text("The step to begin with; inside a loop its path, loop[2]/fetch."),
                 "redo": redo(),
-                "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+                "wait_seconds": wait_seconds(),
             }),
         ),
         required: &["from"],
@@ -117,7 +117,7 @@ pub fn fork_spec() -> Spec {
                 "model": text("The model of all agents from there on, provider/model."),
                 "workflow_id": text("Go on with the present version of this workflow: id, alias or name."),
                 "redo": redo(),
-                "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+                "wait_seconds": wait_seconds(),
             }),
         ),
         required: &["from"],
@@ -157,7 +157,7 @@ pub fn signal_spec() -> Spec {
             json!({
                 "name": text("The name of the signal."),
                 "value": { "description": "What the step that waits for it gives as its output." },
-                "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+                "wait_seconds": wait_seconds(),
             }),
         ),
         required: &["name"],

@@ -48,7 +48,7 @@ async fn a_run_is_started_with_triggering_data_and_is_an_instance() {
     let made = create(&setup, json!({ "definition": GREET })).await;
     let data = json!({ "name": "Ada" });
     let (status, run) = setup.post("/api/v1/workflows/greet/run", json!({ "triggering_data": data })).await;
-    assert_eq!((status.as_u16(), &run["uuid"], &run["workflow_id"]), (202, &run["id"], &made["id"]), "{run}");
+    assert_eq!((status, &run["uuid"], &run["workflow_id"]), (202, &run["id"], &made["id"]), "{run}");
     assert_eq!((&run["trigger_output"]["raw_data"], run["step_instances"].is_array()), (&data, true), "{run}");
     let id = run["id"].as_str().unwrap();
     setup.service.settle(id.parse().unwrap()).await.unwrap();

@@ -63,9 +63,8 @@ async fn an_unknown_agent_is_told_with_all_that_are_kept() {
     check("somebody_else", "agents are: `painter`, `writer`").await;
     check("writre", "did you mean `writer`?").await;
     // Nobody is told of what others keep.
-    let report = setup
-        .service
-        .as_user("other")
+    let other = setup.service.as_user("other");
+    let report = other
         .check_definition(Written { text: "steps: [{ id: a, agent: somebody_else }]".into(), ..Written::default() });
     let findings = report.await.unwrap().findings;
     assert!(

@@ -45,6 +45,6 @@ pub(super) async fn found_by_tag_and_error(Handles { here, there }: Handles) {
     let again = Summary { status: Pending, error: None, ended_at: None, ..ended };
     here.append(Batch { summary: Some(again), ..batch(b, 3) }).await.unwrap();
     assert!(found(&*there, &[error], all()).await.is_empty());
-    here.prune(Prune { before: vec![(Completed, 9_000)], limit: 0 }).await.unwrap();
+    here.prune(Prune { before: vec![(Completed, 9_000)], limit: 0, ..Prune::default() }).await.unwrap();
     assert_eq!(found(&*there, &one, all()).await, [b]);
 }
