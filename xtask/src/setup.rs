@@ -1,6 +1,7 @@
 //! `cargo xtask setup`: the MCP servers that the tests talk to, at pinned versions, in `peers` under the target folder:
-//! `node_modules/.bin/mcp-server-everything`, `node_modules/.bin/mcp-server-filesystem`, and `venv/bin/python` with the
-//! packages `mcp` and `schemathesis`. The tests find the folder through `RELAIS_TEST_PEERS`.
+//! `node_modules/.bin/mcp-server-everything`, `node_modules/.bin/mcp-server-filesystem`, the official conformance suite
+//! in two lines (`node_modules/conformance`, `node_modules/conformance-next`), and `venv/bin/python` with the packages
+//! `mcp` and `schemathesis`. The tests find the folder through `RELAIS_TEST_PEERS`.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +14,11 @@ use crate::workspace::{Workspace, output_of, run as run_program, succeeds};
 const LISTS: [&str; 4] = ["package.json", "package-lock.json", ".npmrc", "requirements.txt"];
 
 /// What must be there after an installation.
-const INSTALLED: [&str; 4] = [
+const INSTALLED: [&str; 6] = [
     "node_modules/.bin/mcp-server-everything",
     "node_modules/.bin/mcp-server-filesystem",
+    "node_modules/conformance/dist/index.js",
+    "node_modules/conformance-next/dist/index.js",
     "venv/bin/python",
     "venv/bin/schemathesis",
 ];

@@ -30,12 +30,15 @@ pub struct Manner {
 /// A cancelled body has 5 s, its exit steps 60 s; whoever takes longer than both is left behind.
 const CANCEL_LIMIT: Duration = Duration::from_secs(70);
 
+/// Names of failed steps on one line.
+const LET_PASS_SHOWN: usize = 5;
+
 /// Shows a run from entry `since` on until it has ended or waits for somebody.
 pub async fn attend(session: &Session, ear: Ear, run: RunId, since: u64, manner: Manner) -> anyhow::Result<Exit> {
     let following = session.follow(run).await?;
     let progress = Progress::new(manner.style, manner.verbose);
-    let (ended, give_up_at) = (None, None);
-    let mut attended = Attended { session, ear, run, since, manner, following, progress, ended, give_up_at };
+    let (ended, failed, give_up_at) = (None, Vec::new(), None);
+    let mut attended = Attended { session, ear, run, since, manner, following, progress, ended, failed, give_up_at };
     let outcome = attended.work().await;
     attended.progress.close();
     match outcome? {
@@ -62,6 +65,8 @@ struct Attended<'s> {
     following: Followed,
     progress: Progress,
     ended: Option<Notice>,
+    /// Steps of the run that have failed.
+    failed: Vec<String>,
     give_up_at: Option<Instant>,
 }
 
@@ -101,7 +106,7 @@ impl Attended<'_> {
                     None => told_all = true,
                 },
                 rest = &mut settled => return Ok(Left::Rest(rest?)),
-                text = self.ear.next() => self.progress.live(&text),
+                piece = self.ear.next() => self.hear(&piece),
                 () = tokio::time::sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
                     return Ok(Left::AtOnce);
                 }
@@ -122,8 +127,8 @@ impl Attended<'_> {
 
     /// Tells what was said or is in the journal and was not told yet.
     async fn catch_up(&mut self) -> anyhow::Result<()> {
-        while let Some(text) = self.ear.heard() {
-            self.progress.live(&text);
+        while let Some(piece) = self.ear.heard() {
+            self.hear(&piece);
         }
         // What is told comes in batches; whoever is behind has more than one to hear.
         loop {
@@ -135,12 +140,23 @@ impl Attended<'_> {
         }
     }
 
+    fn hear(&mut self, piece: &LiveText) {
+        match piece.is_note() {
+            true if piece.run == self.run => self.progress.say(piece.text.trim()),
+            true => {}
+            false => self.progress.live(&piece.text),
+        }
+    }
+
     async fn tell(&mut self, notices: &[Notice]) -> anyhow::Result<()> {
         for notice in notices {
             self.tell_said(notice).await?;
             self.progress.tell(notice, notice.seq > self.since)?;
-            if matches!(notice.what, What::RunEnded { .. }) {
-                self.ended = Some(notice.clone());
+            let is_new = notice.run == self.run && notice.seq > self.since;
+            match &notice.what {
+                What::RunEnded { .. } => self.ended = Some(notice.clone()),
+                What::StepFailed { step, .. } if is_new => self.failed.push(step.clone()),
+                _ => {}
             }
         }
         Ok(())
@@ -185,7 +201,7 @@ impl Attended<'_> {
             Rest::Waiting(awaits) => {
                 if self.manner.style == Style::Json {
                     let line = json!({ "event": "waiting", "run": self.run, "awaits": awaits });
-                    screen::out_if_read(&line.to_string())?;
+                    screen::data_if_read(&line.to_string())?;
                 }
                 self.ask().await?;
                 screen::note(&format!("run {} is waiting", self.run));
@@ -198,13 +214,13 @@ impl Attended<'_> {
         let output = self.session.output(self.run).await?;
         if self.manner.style == Style::Json {
             let line = json!({ "event": "output", "run": self.run, "status": status, "output": output });
-            screen::out_if_read(&line.to_string())?;
+            screen::data_if_read(&line.to_string())?;
             return Ok(Exit::of(status));
         }
         self.sum_up(status);
         let has_result = status.is_success() || status == RunStatus::PartialSuccess;
         if has_result && !output.is_null() {
-            screen::out_if_read(&words::full(&output))?;
+            screen::data_if_read(&words::full(&output))?;
         }
         Ok(Exit::of(status))
     }
@@ -217,7 +233,13 @@ impl Attended<'_> {
         let Some(Notice { what: What::RunEnded { usage, ms, error, .. }, .. }) = &self.ended else { return };
         screen::note(&format!("{colored}  {}  run {}", words::effort(Some(*ms), usage), self.run));
         if let Some(error) = error {
-            screen::note(&format!("{} {error}", paint.red("error:")));
+            screen::note(&format!("{} {}", paint.red("error:"), words::hanging(&error.to_string())));
+        }
+        if status.is_success() && !self.failed.is_empty() {
+            let shown = self.failed.iter().take(LET_PASS_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = self.failed.len().saturating_sub(LET_PASS_SHOWN);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            screen::note(&format!("{} {shown}{more} failed, and the workflow let it pass", paint.yellow("!")));
         }
         if !status.is_success() {
             screen::note(&format!("  relais show {run}\n  relais resume {run}", run = self.run));
@@ -241,33 +263,37 @@ impl Attended<'_> {
     }
 }
 
-/// Hears what models say while they say it, where the session can.
-pub struct Ear(Option<Receiver<LiveText>>);
+/// Hears what models say while they say it, where the session can, and what is waited for.
+pub struct Ear {
+    receiver: Option<Receiver<LiveText>>,
+    /// Also what models say.
+    verbose: bool,
+}
 
 impl Ear {
     /// To be opened before the run is started or spoken to: what was said before is not heard.
     pub fn open(session: &Session, verbose: bool) -> Ear {
-        Ear(session.live().filter(|_| verbose))
+        Ear { receiver: session.live(), verbose }
     }
 
     /// The next piece; never anything where nothing can be heard.
-    async fn next(&mut self) -> String {
+    async fn next(&mut self) -> LiveText {
         loop {
-            let Some(receiver) = &mut self.0 else { return std::future::pending().await };
+            let Some(receiver) = &mut self.receiver else { return std::future::pending().await };
             match receiver.recv().await {
-                Ok(text) => return text.text,
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => self.0 = None,
+                Ok(piece) if self.verbose || piece.is_note() => return piece,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => self.receiver = None,
             }
         }
     }
 
     /// A piece that has been said and was not asked for yet.
-    fn heard(&mut self) -> Option<String> {
+    fn heard(&mut self) -> Option<LiveText> {
         loop {
-            match self.0.as_mut()?.try_recv() {
-                Ok(text) => return Some(text.text),
-                Err(TryRecvError::Lagged(_)) => {}
+            match self.receiver.as_mut()?.try_recv() {
+                Ok(piece) if self.verbose || piece.is_note() => return Some(piece),
+                Ok(_) | Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
             }
         }

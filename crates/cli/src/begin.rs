@@ -40,6 +40,9 @@ pub struct Begin {
     /// The conversation this run belongs to; `run.thread` in expressions
     #[arg(long, value_name = "THREAD", default_value = "", hide_default_value = true)]
     thread: String,
+    /// A word of your own that the run is found by (`relais runs --tag`). May be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = relais_plan::tags::parse)]
+    tag: Vec<(String, String)>,
     /// The folder that file tools see, instead of one of the run's own
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
@@ -101,7 +104,9 @@ impl Begin {
         let kept = session.kept_text(name).await.map_err(|error| no_such(name, error))?;
         let schema = kept.and_then(|source| input_schema(&source, &options));
         let start = self.told(schema.as_ref())?;
-        Ok(session.start_workflow(name, options.branch.as_deref(), start).await?)
+        let run = session.start_workflow(name, options.branch.as_deref(), start).await?;
+        session.row(run).await?.summary.target.drift.iter().for_each(|drift| screen::warning(drift));
+        Ok(run)
     }
 
     fn must_not_name_a_folder(&self) -> anyhow::Result<()> {
@@ -124,7 +129,8 @@ impl Begin {
             workspace: workspace.map(|folder| folder.display().to_string()),
             made_up: Vec::new(),
         };
-        Ok(Start { input: Value::Object(input), mode, thread: self.thread, key: self.key, ..Start::default() })
+        let (input, tags) = (Value::Object(input), self.tag.into_iter().collect());
+        Ok(Start { input, mode, thread: self.thread, tags, key: self.key, ..Start::default() })
     }
 }
 
@@ -142,7 +148,7 @@ fn no_such(name: &str, error: Error) -> Error {
 pub fn show(source: &Source, findings: Vec<Finding>) {
     let problems: Vec<Problem> = findings.into_iter().map(problem).collect();
     if !problems.is_empty() {
-        screen::note(&source.render(&problems, Paint::stderr().0));
+        screen::note(&screen::colored(&source.render(&problems, Paint::stderr().0)));
     }
 }
 

@@ -67,15 +67,14 @@ async fn read_and_checked(
     model: Option<&str>,
 ) -> anyhow::Result<Option<Checked>> {
     let definition = service.read(file, options)?;
-    let problems = definition.render(Paint::stderr().0);
+    let problems = screen::colored(&definition.render(Paint::stderr().0));
     if !problems.is_empty() {
         screen::note(&problems);
     }
     if definition.has_errors() {
         return Ok(None);
     }
-    let shown = definition.problems.len();
     let checked = service.publish(definition, simulate, model).await?;
-    checked.warnings.iter().skip(shown).for_each(|warning| screen::warning(warning));
+    checked.target.drift.iter().for_each(|warning| screen::warning(warning));
     Ok(Some(checked))
 }

@@ -25,7 +25,7 @@ impl Exit {
             RunStatus::Completed | RunStatus::Stopped => Exit::Done,
             RunStatus::Failed | RunStatus::PartialSuccess => Exit::Failed,
             RunStatus::Cancelled => Exit::Cancelled,
-            RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => Exit::Waiting,
+            RunStatus::Pending | RunStatus::Running | RunStatus::Interrupted | RunStatus::Waiting => Exit::Waiting,
         }
     }
 

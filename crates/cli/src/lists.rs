@@ -35,7 +35,7 @@ impl<T: Serialize> List<'_, T> {
 
 /// One JSON object per thing.
 pub fn json_lines(items: &[impl Serialize]) -> anyhow::Result<Exit> {
-    items.iter().try_for_each(|one| anyhow::Ok(screen::out(&serde_json::to_string(one)?)?))?;
+    items.iter().try_for_each(|one| anyhow::Ok(screen::data(&serde_json::to_string(one)?)?))?;
     Ok(Exit::Done)
 }
 

@@ -5,6 +5,7 @@
 mod attend;
 mod begin;
 mod commands;
+mod consent;
 mod definition;
 mod detach;
 mod exit;
@@ -13,6 +14,7 @@ mod given;
 mod interrupts;
 mod library;
 mod lists;
+mod many;
 mod offer;
 mod onward;
 mod progress;

@@ -47,6 +47,9 @@ pub struct Provider {
     pub key_variables: Vec<String>,
     pub has_key: bool,
     pub usable: bool,
+    /// Only a server has asked it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out_s: Option<u64>,
     pub models: Vec<Model>,
 }
 
@@ -64,7 +67,7 @@ impl From<models::Listed> for Provider {
     fn from(listed: models::Listed) -> Provider {
         let models::Listed { provider, base_url, key_variables, has_key, usable, models } = listed;
         let models = models.into_iter().map(|(name, facts)| Model::new(&provider, &name, &facts)).collect();
-        Provider { provider, base_url: Some(base_url), key_variables, has_key, usable, models }
+        Provider { provider, base_url: Some(base_url), key_variables, has_key, usable, left_out_s: None, models }
     }
 }
 

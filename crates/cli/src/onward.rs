@@ -28,6 +28,8 @@ pub struct Spoken {
     pub root: RunId,
     /// Number of its last entry before; what came before has been shown to somebody.
     pub since: u64,
+    /// Somebody else's run goes on without us.
+    pub is_ours: bool,
 }
 
 impl Spoken {
@@ -35,7 +37,12 @@ impl Spoken {
     pub async fn before(session: &Session, run: RunId) -> anyhow::Result<Spoken> {
         let root = session.root_of(run).await?;
         let since = session.row(root).await?.seq;
-        Ok(Spoken { root, since })
+        Ok(Spoken { root, since, is_ours: true })
+    }
+
+    /// To a run of another user, which cannot be looked at.
+    pub fn elsewhere(run: RunId) -> Spoken {
+        Spoken { root: run, since: 0, is_ours: false }
     }
 }
 
@@ -59,6 +66,9 @@ impl Onward {
 
     async fn go_on(&self, session: &Session, ear: Ear, spoken: &Spoken, verbose: bool) -> anyhow::Result<Exit> {
         let run = spoken.root;
+        if !spoken.is_ours {
+            return Ok(Exit::Done);
+        }
         if session.worked_on_elsewhere(run).await? {
             screen::note(&format!("another process works on run {run}; `relais watch {run}` shows it"));
             return Ok(Exit::Done);

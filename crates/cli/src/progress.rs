@@ -74,10 +74,12 @@ impl Progress {
         self.count(&notice.what);
         if self.style == Style::Json {
             let line = || serde_json::to_string(notice).unwrap_or_default();
-            return if shown { screen::out_if_read(&line()) } else { Ok(()) };
+            return if shown { screen::data_if_read(&line()) } else { Ok(()) };
         }
         self.spin(&notice.what);
         let Some(line) = self.line_of(notice).filter(|_| shown) else { return Ok(()) };
+        // Whatever the names in it say, it is one line.
+        let line = line.replace('\n', "\\n");
         if self.style == Style::Stream {
             return screen::out_if_read(&line);
         }

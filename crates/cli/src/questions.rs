@@ -1,6 +1,9 @@
 //! What a run waits for, and the exact command that gives it.
 
-use relais_engine::RunId;
+use relais_engine::{Question, RunId, ToolUse};
+use relais_plan::People;
+use relais_plan::time::parse_instant;
+use relais_server::views::OpenQuestionView;
 use relais_service::Waits;
 use serde_json::Value;
 
@@ -23,9 +26,33 @@ pub async fn told(session: &Session, run: RunId) -> anyhow::Result<Vec<String>> 
 }
 
 pub fn question(run: RunId, waits: &Waits) -> String {
-    let mut lines = vec![format!("? {}", waits.question.question)];
+    let mut lines = asked(waits);
+    let step = words::quoted(&words::line(&waits.step));
+    lines.push(format!("  relais answer {run} --step {step} {}", example(waits)));
+    lines.join("\n")
+}
+
+/// A question of a list over all runs.
+pub fn waits(listed: &OpenQuestionView) -> Waits {
+    let arguments = listed.show.clone();
+    let call = |tool| ToolUse { id: String::new(), tool, arguments, garbled: None, opaque: None };
+    let question = Question {
+        question: listed.question.clone(),
+        show: listed.show.clone(),
+        answer: listed.answer.clone(),
+        deadline: listed.deadline.as_deref().and_then(parse_instant),
+        approves: listed.tool.clone().map(call),
+        people: People::default(),
+    };
+    let command = listed.id.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    Waits { command, step: listed.step.clone(), question }
+}
+
+/// What is asked, line by line.
+pub fn asked(waits: &Waits) -> Vec<String> {
+    let mut lines = vec![format!("? {}", words::hanging(&waits.question.question))];
     if let Some(call) = &waits.question.approves {
-        lines.push(format!("  {} {}", call.tool, words::brief(&call.arguments, SHOWN_CHARS)));
+        lines.push(format!("  {} {}", words::line(&call.tool), words::brief(&call.arguments, SHOWN_CHARS)));
     }
     if !waits.question.show.is_null() && waits.question.approves.is_none() {
         lines.push(format!("  {}", words::brief(&waits.question.show, SHOWN_CHARS)));
@@ -33,13 +60,11 @@ pub fn question(run: RunId, waits: &Waits) -> String {
     if let Some(at) = waits.question.deadline {
         lines.push(format!("  until {}", words::instant(at)));
     }
-    let step = words::quoted(&waits.step);
-    lines.push(format!("  relais answer {run} --step {step} {}", example(waits)));
-    lines.join("\n")
+    lines
 }
 
 /// What kind of answer is wanted, as words for the command.
-fn example(waits: &Waits) -> String {
+pub fn example(waits: &Waits) -> String {
     if waits.question.approves.is_some() || waits.question.answer["type"] == "boolean" {
         return "yes|no".to_owned();
     }
@@ -56,8 +81,12 @@ fn other(run: RunId, await_: &str) -> Option<String> {
         return Some(format!("paused\n  relais resume {run}"));
     }
     if let Some(name) = await_.strip_prefix("signal:") {
-        return Some(format!("waits for the signal {name}\n  relais signal {run} {}", words::quoted(name)));
+        return Some(format!(
+            "waits for the signal {}\n  relais signal {run} {}",
+            words::line(name),
+            words::quoted(name)
+        ));
     }
     // Events come in with the same words as signals until a server receives them.
-    await_.strip_prefix("event:").map(|name| format!("waits for the event {name}"))
+    await_.strip_prefix("event:").map(|name| format!("waits for the event {}", words::line(name)))
 }

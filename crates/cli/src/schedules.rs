@@ -37,14 +37,12 @@ fn with_times(schedule: &Schedule, now_ms: i64) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use relais_plan::{CatchUp, Overlap, TriggerOn, time};
+    use relais_plan::{TriggerOn, time};
 
     use super::*;
 
     fn shown(on: TriggerOn, timezone: Option<&str>) -> Option<String> {
-        let (input, filter) = Default::default();
-        let timezone = timezone.map(str::to_owned);
-        let trigger = Trigger { on, timezone, overlap: Overlap::Skip, catch_up: CatchUp::One, input, filter };
+        let trigger = Trigger { timezone: timezone.map(str::to_owned), ..Trigger::new(on) };
         line(&trigger, time::parse_instant("2026-11-13T12:00:00Z").unwrap()).unwrap()
     }
 

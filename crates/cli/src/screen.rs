@@ -1,9 +1,44 @@
 //! The two streams: results to stdout, everything else to stderr. Colours only where a person looks.
+//!
+//! All that the program says goes through here, and much of it was written by others: models, tools, files, users. What
+//! could steer a terminal is shown, not sent (`relais_plan::text::visible`). Colours are ours alone: [`Paint`] writes
+//! them with a mark that nobody outside this process knows, and only what stands behind that mark becomes a colour.
 
+use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
+use std::sync::LazyLock;
 
-/// A result line.
+use relais_plan::text::visible;
+
+/// A result for people: a table, a trace, a list.
 pub fn out(text: &str) -> io::Result<()> {
+    write_out(&shown(text))
+}
+
+/// A result for programs, or to be kept: a value, a definition, JSON. A pipe or a file gets it as it is.
+pub fn data(text: &str) -> io::Result<()> {
+    if io::stdout().is_terminal() { out(text) } else { write_out(text) }
+}
+
+/// A result of a run that goes on whether or not somebody still reads.
+pub fn data_if_read(text: &str) -> io::Result<()> {
+    unless_broken(data(text))
+}
+
+/// A line for people of a run that goes on whether or not somebody still reads.
+pub fn out_if_read(text: &str) -> io::Result<()> {
+    unless_broken(out(text))
+}
+
+fn unless_broken(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn write_out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {
@@ -12,34 +47,16 @@ pub fn out(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// A result line of a run that goes on whether or not somebody still reads.
-pub fn out_if_read(text: &str) -> io::Result<()> {
-    match out(text) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
-    }
-}
-
-/// Text from a model, a tool or a file, made safe for a terminal: control characters other than line ends and tabs are
-/// shown, not sent. A pipe gets the bytes as they are.
-pub fn for_terminal(text: &str) -> std::borrow::Cow<'_, str> {
-    let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
-    if !io::stdout().is_terminal() || text.chars().all(harmless) {
-        return text.into();
-    }
-    text.chars().map(|c| if harmless(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
-}
-
 /// A line beside the result. Nobody to read it is no reason to stop.
 pub fn note(text: &str) {
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    let _ = write!(io::stderr().lock(), "{text}{end}");
+    let _ = write!(io::stderr().lock(), "{}{end}", shown(text));
 }
 
 /// A piece of text as it comes, without an end of line.
 pub fn piece(text: &str) {
     let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    let _ = stderr.write_all(shown(text).as_bytes()).and_then(|()| stderr.flush());
 }
 
 pub fn error(text: &str) {
@@ -48,6 +65,23 @@ pub fn error(text: &str) {
 
 pub fn warning(text: &str) {
     note(&format!("{} {text}", Paint::stderr().yellow("warning:")));
+}
+
+/// Begins a colour, and is the secret of this process.
+static MARK: LazyLock<String> = LazyLock::new(|| format!("\x1b{:016x}[", RandomState::new().build_hasher().finish()));
+
+/// Everything but our own colours made visible.
+fn shown(text: &str) -> Cow<'_, str> {
+    let mark = MARK.as_str();
+    if !text.contains(mark) {
+        return visible(text);
+    }
+    text.split(mark).map(visible).collect::<Vec<_>>().join("\x1b[").into()
+}
+
+/// Text that was coloured by a library which let nothing of others through that could steer a terminal.
+pub fn colored(text: &str) -> String {
+    text.replace("\x1b[", &MARK)
 }
 
 /// Colours, or none.
@@ -64,7 +98,8 @@ impl Paint {
     }
 
     fn with(self, code: &str, text: &str) -> String {
-        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        let mark = MARK.as_str();
+        if self.0 { format!("{mark}{code}m{text}{mark}0m") } else { text.to_owned() }
     }
 
     pub fn red(self, text: &str) -> String {
@@ -92,4 +127,25 @@ impl Paint {
 fn wanted() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     !refused && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_colours_reach_a_terminal() {
+        let (paint, evil) = (Paint(true), "\x1b[32mapproved\x1b[0m\r\x1b]52;c;x\x07");
+        let harmless = "\\u001b[32mapproved\\u001b[0m\\r\\u001b]52;c;x\\u0007";
+        for (text, expected) in [
+            (format!("{} {evil}", paint.red("error:")), format!("\x1b[1;31merror:\x1b[0m {harmless}")),
+            (paint.bold(evil), format!("\x1b[1m{harmless}\x1b[0m")),
+            (evil.to_owned(), harmless.to_owned()),
+            (Paint(false).red("x"), "x".to_owned()),
+            (colored("\x1b[1mours\x1b[0m"), "\x1b[1mours\x1b[0m".to_owned()),
+            ("two\nlines\there".to_owned(), "two\nlines\there".to_owned()),
+        ] {
+            assert_eq!(shown(&text), expected);
+        }
+    }
 }

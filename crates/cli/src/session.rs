@@ -5,6 +5,7 @@ mod kept;
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Once;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,6 +13,7 @@ use relais_engine::RunId;
 use relais_plan::{Schema, Source};
 use relais_runtime::Rest;
 use relais_runtime::perform::LiveText;
+use relais_service::config::Loaded;
 use relais_service::narrate::Notice;
 use relais_service::{
     At, Config, Definitions, Error, Filter, Following, Fork, Format, NewWorkflow, Page, ResumeWith, Row, Service,
@@ -24,6 +26,7 @@ use uuid::Uuid;
 use crate::detach;
 use crate::library::{Shelved, Shelving};
 use crate::remote::{Client, Stream};
+use crate::screen;
 use crate::timetable::{Decided, Foreseen, Planned};
 
 /// Options that every command takes.
@@ -53,7 +56,26 @@ const THREADS: usize = 2;
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
 
 impl Global {
+    /// The configuration; what of a project's file is not used is told once.
     pub fn config(&self) -> anyhow::Result<Config> {
+        static TOLD: Once = Once::new();
+        let Loaded { config, left_out, warnings } = self.loaded()?;
+        TOLD.call_once(|| {
+            left_out.iter().for_each(|left_out| screen::warning(&left_out.told()));
+            warnings.iter().for_each(|warning| screen::warning(warning));
+        });
+        Ok(config)
+    }
+
+    /// The same for a server: what of a project's file is not used may be what keeps others out.
+    pub fn whole_config(&self) -> anyhow::Result<Config> {
+        match self.loaded()?.left_out {
+            Some(left_out) => Err(Error::Invalid(left_out.told()).into()),
+            None => self.config(),
+        }
+    }
+
+    fn loaded(&self) -> anyhow::Result<Loaded> {
         let current = std::env::current_dir().context("the current folder cannot be read")?;
         Ok(Config::load(self.home.clone(), &current)?)
     }

@@ -20,6 +20,23 @@ impl RunChoice {
     }
 }
 
+/// The same for a command that can also be said to many runs (`Many`).
+#[derive(clap::Args)]
+pub struct Chosen {
+    /// The run: its id, or a part of it that fits no other (the first or last four characters or more)
+    #[arg(required_unless_present_any = ["last", "status", "workflow", "since", "tag", "error"], conflicts_with = "last")]
+    run: Option<String>,
+    /// The newest run
+    #[arg(long)]
+    last: bool,
+}
+
+impl Chosen {
+    pub async fn find(&self, session: &Session) -> anyhow::Result<RunId> {
+        Ok(session.find_run(self.run.as_deref()).await?)
+    }
+}
+
 /// The run and the words after it, for commands with further words: after `--last` the first word is no run.
 pub fn split(last: bool, mut words: Vec<String>) -> anyhow::Result<(Option<String>, Vec<String>)> {
     if last {

@@ -1,12 +1,16 @@
 //! Numbers, times and values as people read them.
 
 use relais_engine::{Millis, Usage};
+use relais_plan::text::{is_name, one_line};
 use relais_plan::time::format_duration;
 use serde_json::Value;
 
 /// `1.2s  830 tok  $0.0004`, without what is nothing.
 pub fn effort(ms: Option<u64>, usage: &Usage) -> String {
-    let parts = [ms.map(format_duration), tokens(usage.tokens()), cost(usage.usd_nanos)];
+    let about = if usage.estimated > 0 { "~" } else { "" };
+    let tokens = tokens(usage.tokens()).map(|tokens| format!("{about}{tokens}"));
+    let cost = cost(usage.usd_nanos).map(|cost| format!("{about}{cost}"));
+    let parts = [ms.map(format_duration), tokens, cost];
     parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
@@ -16,13 +20,7 @@ pub fn tokens(count: u64) -> Option<String> {
 
 /// Small amounts keep two digits that say something: `$0.0004`, `$0.12`, `$3.40`.
 pub fn cost(usd_nanos: u64) -> Option<String> {
-    let usd = usd_nanos as f64 / 1e9;
-    match usd_nanos {
-        0 => None,
-        1..100_000 => Some(format!("${usd:.6}")),
-        100_000..100_000_000 => Some(format!("${usd:.4}")),
-        _ => Some(format!("${usd:.2}")),
-    }
+    relais_service::foresight::cost(usd_nanos)
 }
 
 fn grouped(count: u64) -> String {
@@ -63,15 +61,25 @@ pub fn shorten(text: &str, chars: usize) -> String {
             line.push('…');
             break;
         }
-        line.push(if letter.is_control() { ' ' } else { letter });
+        line.push(if is_name(letter.encode_utf8(&mut [0; 4])) { letter } else { ' ' });
     }
     line
+}
+
+/// A name or a word of others, which stays in its line.
+pub fn line(text: &str) -> String {
+    one_line(text).into_owned()
+}
+
+/// Text of others below a line of ours: what it says on further lines is set in, and cannot be taken for ours.
+pub fn hanging(text: &str) -> String {
+    text.replace('\n', "\n    ")
 }
 
 /// In full: text as it is, anything else as indented JSON.
 pub fn full(value: &Value) -> String {
     match value {
-        Value::String(text) => crate::screen::for_terminal(text).into_owned(),
+        Value::String(text) => text.clone(),
         other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
     }
 }

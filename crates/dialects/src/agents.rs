@@ -63,7 +63,7 @@ fn read(source: &Source) -> (relais_plan::Agent, Problems) {
 struct Alone;
 
 impl Workflows for Alone {
-    fn pin(&mut self, _reference: &str, span: Span) -> Result<String, Problem> {
+    fn pin(&mut self, _reference: &str, span: Span) -> Result<crate::reader::Pin, Problem> {
         Err(Problem::error(span, "an agent calls no workflows"))
     }
 }

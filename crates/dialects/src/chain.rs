@@ -18,6 +18,7 @@ mod executor;
 mod looping;
 mod prompt;
 mod python;
+mod shared;
 
 use std::collections::HashSet;
 

@@ -46,10 +46,24 @@ pub(crate) fn workflows(root: &Node) -> Vec<String> {
 }
 
 fn workflow_name(app: &Node) -> Option<String> {
-    let config = app.child("app_config").or_else(|| app.child("appConfig"))?;
-    config.child("workflow")?;
-    let own = config.child("agent_name").or_else(|| config.child("agentName"));
+    let config = child(app, "app_config", &[])?;
+    child(config, "workflow", &[])?;
+    let own = child(config, "agent_name", keys::WORKFLOW_APP.aliases);
     own.or_else(|| app.child("name"))?.as_text().map(str::to_owned)
+}
+
+/// An app that is no business of a workflow, such as a gateway: it names its program, and neither a persona nor a
+/// workflow.
+fn is_foreign(app: &Node) -> bool {
+    let config = child(app, "app_config", &[]);
+    let has = |key: &str| config.is_some_and(|config| child(config, key, keys::PERSONA.aliases).is_some());
+    child(app, "app_module", &[]).is_some() && !has("agent_name") && !has("workflow")
+}
+
+/// A key of a map, in whichever spelling.
+fn child<'n>(node: &'n Node, key: &str, aliases: &[(&str, &str)]) -> Option<&'n Node> {
+    let Data::Map(entries) = &node.data else { return None };
+    entries.iter().find(|entry| keys::canonical(&entry.key, aliases) == key).map(|entry| &entry.value)
 }
 
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
@@ -101,16 +115,19 @@ impl Reader<'_> {
 
     fn dag_app<'n>(&mut self, node: &'n Node, personas: &mut Personas) -> Option<(String, Keys<'n>)> {
         let app = self.dag_keys(node, &keys::APP)?;
+        if is_foreign(node) {
+            let name = app.get("name").and_then(|field| field.node.as_text()).unwrap_or("?");
+            let message = format!("the app `{name}` has no effect here: it is neither a persona nor a workflow");
+            let help = "a persona has an `agent_name`, a workflow has a `workflow` in its `app_config`";
+            self.problems.push(Problem::warning(node.span, message).help(help));
+            return None;
+        }
         let Some(config) = app.get("app_config") else {
             let problem = Problem::error(node.span, "an app needs an `app_config`");
             self.problems.push(problem.help(format!("for example {}", keys::APP.example)));
             return None;
         };
-        let is_workflow = match &config.node.data {
-            Data::Map(entries) => entries.iter().any(|entry| entry.key == "workflow"),
-            Data::Scalar(_) | Data::List(_) => false,
-        };
-        if !is_workflow {
+        if child(config.node, "workflow", &[]).is_none() {
             let keys = self.dag_keys(config.node, &keys::PERSONA)?;
             self.persona(&keys, personas);
             return None;
@@ -166,6 +183,7 @@ impl Reader<'_> {
         workflow.name = name;
         self.dag_graph(&keys, personas, settings, &mut workflow);
         workflow.agents = std::mem::take(&mut self.agents);
+        workflow.servers = personas.servers_of(&workflow.agents);
         workflow
     }
 

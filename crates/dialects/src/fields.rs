@@ -71,9 +71,12 @@ impl Reader<'_> {
     }
 
     pub(crate) fn no_effect(&mut self, field: Field<'_>, on: &str, help: &str) {
-        let message = format!("`{}` has no effect {on}", field.key);
-        self.problems.push(Problem::error(field.key_span, message).help(help));
+        self.problems.push(no_effect(field, on).help(help));
     }
+}
+
+pub(crate) fn no_effect(field: Field<'_>, on: &str) -> Problem {
+    Problem::error(field.key_span, format!("`{}` has no effect {on}", field.key))
 }
 
 pub(crate) fn unknown_key(field: Field<'_>, what: &str, known: &[&str]) -> Problem {
@@ -82,8 +85,31 @@ pub(crate) fn unknown_key(field: Field<'_>, what: &str, known: &[&str]) -> Probl
             .help("keys come from the environment (such as OPENAI_API_KEY) or from the configuration");
     }
     let problem = Problem::error(field.key_span, format!("unknown key `{}` in {what}", field.key));
-    match nearest(field.key, known.iter().copied()) {
+    match near_key(field.key, known) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(format!("its keys are {}", known.join(", "))),
     }
+}
+
+/// What other formats and other tools call a key, and what it is called here.
+const MEANT: &[(&str, &[&str])] = &[
+    ("foreach", &["for_each"]),
+    ("depends_on", &["needs"]),
+    ("dependson", &["needs"]),
+    ("after", &["needs"]),
+    ("models", &["model", "agents"]),
+    ("condition", &["when", "if"]),
+    ("system_prompt", &["instructions", "instruction"]),
+    ("arguments", &["with"]),
+    ("args", &["with"]),
+    ("params", &["with"]),
+    ("do", &["steps"]),
+    ("loop", &["repeat"]),
+];
+
+/// The known key that was meant by another: by its letters, or because it goes by that name elsewhere.
+pub(crate) fn near_key<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
+    let elsewhere = MEANT.iter().find(|(word, _)| *word == written.to_lowercase());
+    let meant = elsewhere.and_then(|(_, words)| words.iter().find_map(|word| known.iter().find(|key| *key == word)));
+    meant.copied().or_else(|| nearest(written, known.iter().copied()))
 }

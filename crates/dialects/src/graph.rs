@@ -166,7 +166,7 @@ impl Reader<'_> {
         let before = self.problems.len();
         let members = self.graph_nodes(nodes);
         let edges = self.graph_list(fields, "edges");
-        let edges = self.graph_edges(edges, &members);
+        let edges = self.graph_edges(edges, &members, nodes);
         // Where nodes or edges could not be read, what follows from them would be wrong, too.
         let lowered = match self.problems.len() == before {
             true => self.graph_steps(Graph { members, edges, max_rounds }),

@@ -28,7 +28,7 @@ use relais_plan::step::Workflow;
 use relais_plan::{Plan, Problem, Problems, Source, Span};
 use serde_json::Value;
 
-use dag::expand::{self, Expansion};
+use dag::expand::{self, Expansion, Resolved};
 use reader::Reader;
 use yaml::Node;
 
@@ -63,6 +63,16 @@ pub trait Loader {
     /// An agent that a workflow names and does not declare, in the words of the native format.
     fn agent(&self, _name: &str) -> Option<Value> {
         None
+    }
+
+    /// The names of all agents that it could bring.
+    fn agents(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The models, in fallback order, that the configuration has for a name (`model_provider: [planning]`).
+    fn models(&self, _name: &str) -> Vec<String> {
+        Vec::new()
     }
 
     /// The texts come over the network: the MCP servers that they name are called under guard.
@@ -127,9 +137,13 @@ pub fn convert(source: &Source, loader: &dyn Loader, options: &Options) -> Resul
 /// A file as its reader finds it.
 struct Parsed {
     format: Format,
-    root: Node,
-    /// None: the tree is that of the text as it was written.
-    expansion: Option<Expansion>,
+    tree: Tree,
+}
+
+enum Tree {
+    /// That of the text as it was written.
+    Written(Node),
+    Expanded(Expansion, Resolved),
 }
 
 fn format_of(root: &Node, options: &Options) -> Result<Format, Problems> {
@@ -193,7 +207,7 @@ struct Open {
 
 #[derive(Clone)]
 struct Pinned {
-    hash: String,
+    pin: reader::Pin,
     /// Levels from this workflow down, itself included.
     height: usize,
 }
@@ -205,23 +219,42 @@ impl<'l> Reading<'l> {
     }
 
     fn workflow(&mut self, source: &Source, options: &Options) -> Read {
-        let Parsed { format, root, expansion } = match self.parse(source, options) {
+        let Parsed { format, tree } = match self.parse(source, options) {
             Ok(parsed) => parsed,
             Err(problems) => {
                 let format = options.format.unwrap_or(Format::Native);
                 return Read { format, branches: Vec::new(), workflow: None, problems };
             }
         };
-        let branches = branches(format, &root);
-        let Some(expansion) = expansion else {
-            let (workflow, problems) = self.tree(format, &root, source, options);
-            return Read { format, branches, workflow: Some(workflow), problems };
+        let (branches, (workflow, problems)) = match tree {
+            Tree::Written(root) => (branches(format, &root), self.tree(format, &root, source, options)),
+            Tree::Expanded(expansion, resolved) => {
+                let branches = branches(format, &resolved.root);
+                (branches, self.expanded_tree(format, &expansion, resolved, source, options))
+            }
         };
-        // Problems say the line of an included file; a plan knows only the outermost one.
-        let located = expansion.has_files().then(|| self.tree(format, &root, source, options).1);
-        let (workflow, problems) = self.tree(format, &expansion.mapped(root), source, options);
-        let problems = located.map_or(problems, |problems| expansion.located(problems));
         Read { format, branches, workflow: Some(workflow), problems }
+    }
+
+    fn expanded_tree(
+        &mut self,
+        format: Format,
+        expansion: &Expansion,
+        resolved: Resolved,
+        source: &Source,
+        options: &Options,
+    ) -> (Workflow, Problems) {
+        // Problems say the line of an included file; a plan knows only the outermost one.
+        let located = expansion.has_files().then(|| {
+            let found = self.tree(format, &resolved.root, source, options).1;
+            expansion.located(resolved.sound(found))
+        });
+        let resolved = resolved.mapped(expansion);
+        let (workflow, found) = self.tree(format, &resolved.root, source, options);
+        let found = located.unwrap_or_else(|| resolved.sound(found));
+        let mut problems = resolved.problems;
+        problems.extend(found);
+        (workflow, problems)
     }
 
     fn tree(&mut self, format: Format, root: &Node, source: &Source, options: &Options) -> (Workflow, Problems) {
@@ -250,15 +283,15 @@ impl<'l> Reading<'l> {
         let root = if chain::is_python(&source.text) { chain::python(source)? } else { yaml::parse(source)? };
         match format_of(&root, options)? {
             Format::Dag if is_needed => self.expanded(source, options),
-            format => Ok(Parsed { format, root, expansion: None }),
+            format => Ok(Parsed { format, tree: Tree::Written(root) }),
         }
     }
 
     fn expanded(&self, source: &Source, options: &Options) -> Result<Parsed, Problems> {
         let expansion = expand::expand(source, self.loader)?;
-        let root = expansion.parse(self.loader)?;
-        let format = format_of(&root, options).map_err(|problems| expansion.located(problems))?;
-        Ok(Parsed { format, root, expansion: Some(expansion) })
+        let resolved = expansion.parse(self.loader)?;
+        let format = format_of(&resolved.root, options).map_err(|problems| expansion.located(problems))?;
+        Ok(Parsed { format, tree: Tree::Expanded(expansion, resolved) })
     }
 
     fn file(&mut self, source: &Source, branch: Option<String>) -> (Option<Plan>, Problems) {
@@ -267,7 +300,7 @@ impl<'l> Reading<'l> {
         (workflow.and_then(|workflow| built(workflow, source, &mut problems)), problems)
     }
 
-    fn child(&mut self, reference: &str) -> Result<String, String> {
+    fn child(&mut self, reference: &str) -> Result<reader::Pin, String> {
         self.loads += 1;
         if self.loads > MAX_WORKFLOW_CALLS {
             return Err(format!("more than {MAX_WORKFLOW_CALLS} calls of workflows in all"));
@@ -290,7 +323,7 @@ impl<'l> Reading<'l> {
         if let Some(open) = self.open.last_mut() {
             open.height = open.height.max(pinned.height + 1);
         }
-        Ok(pinned.hash)
+        Ok(pinned.pin)
     }
 
     fn refuse_cycle(&self, name: &str) -> Result<(), String> {
@@ -312,9 +345,9 @@ impl<'l> Reading<'l> {
         let height = self.open.pop().map_or(1, |open| open.height);
         let pinned = match plan {
             Some(plan) if !has_errors(&problems) => {
-                let hash = plan.hash();
+                let pin = reader::Pin { hash: plan.hash(), takes: plan.input_schema.clone() };
                 self.children.push(plan);
-                Ok(Pinned { hash, height })
+                Ok(Pinned { pin, height })
             }
             Some(_) | None => Err(refused(&source, &problems)),
         };
@@ -361,7 +394,7 @@ fn refused(source: &Source, problems: &[Problem]) -> String {
 }
 
 impl reader::Workflows for Reading<'_> {
-    fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem> {
+    fn pin(&mut self, reference: &str, span: Span) -> Result<reader::Pin, Problem> {
         self.child(reference)
             .map_err(|message| Problem::error(span, format!("the workflow `{reference}` cannot be called: {message}")))
     }
@@ -369,6 +402,17 @@ impl reader::Workflows for Reading<'_> {
     fn agent(&self, name: &str) -> Option<Value> {
         self.loader.agent(name)
     }
+
+    fn models(&self, name: &str) -> Vec<String> {
+        self.loader.models(name)
+    }
+}
+
+/// What a text says, as JSON, whatever its format; none where it cannot be read at all.
+pub fn tree(text: &str) -> Option<serde_json::Value> {
+    let source = Source { name: String::new(), text: text.to_owned() };
+    let root = if chain::is_python(text) { chain::python(&source) } else { yaml::parse(&source) };
+    root.ok().map(|root| root.to_value())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!
 //! - `name` (default: the file's name without its ending), `alias`, `branch`, `description`
 //! - `input`, `output_schema`: JSON Schema or the shorthand; `output`: a value with references
-//! - `budget`, `timeout`, `inline_limit` (`64k`), `large_values`, `shutdown_timeout`: bounds of a run
+//! - `budget`, `timeout`, `inline_limit` (`64k`), `large_values`, `shutdown_timeout`, `max_recoveries`: bounds of a run
 //! - `agents`, `tools`, `mcp`: what the steps use
 //! - `steps`: the list of steps; `on_exit`: a list, or `always`/`success`/`failure`/`cancel` with a list each
 //! - `on_failure`: `fail`, `partial` or `undo`; `on_step_failure`: `cancel`, `drain` or `collect`; `on_tool_drift`: `warn` or `fail`
@@ -16,10 +16,13 @@
 mod agents;
 pub(crate) mod keys;
 mod kinds;
+mod pace;
+mod people;
 mod policies;
 mod steps;
 mod triggers;
 
+pub(crate) use agents::server_name;
 pub(crate) use kinds::DEFAULT_MAX;
 pub(crate) use steps::article;
 pub(crate) use triggers::DEFAULT_CONTINUOUS_DELAY_MS;
@@ -60,6 +63,7 @@ impl Reader<'_> {
             on_failure: self.run_failure(fields),
             on_tool_drift: self.tool_drift(fields),
             notify: fields.get("notify").map(|field| self.notify(field)).unwrap_or_default(),
+            tags: fields.get("tags").map(|field| self.tags(field)).unwrap_or_default(),
             ..Workflow::default()
         };
         workflow.on_step_failure = self.step_failure(fields, &workflow.steps);
@@ -126,6 +130,9 @@ impl Reader<'_> {
         limits.large_values =
             fields.get("large_values").and_then(|field| self.choice(field, &words)).unwrap_or_default();
         limits.shutdown_timeout_ms = fields.get("shutdown_timeout").and_then(|field| self.duration(field));
+        if let Some(count) = fields.get("max_recoveries").and_then(|field| self.whole(field, 0)) {
+            limits.max_recoveries = count;
+        }
         limits
     }
 

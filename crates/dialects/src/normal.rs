@@ -21,6 +21,7 @@ fn step(step: &mut Step) {
     if let StepError::Value(value) = &mut step.on_error {
         template(value);
     }
+    step.save.iter_mut().for_each(|(_, value)| template(value));
     if let Some(undo) = &mut step.undo {
         self::step(undo);
     }

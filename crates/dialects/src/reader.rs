@@ -5,27 +5,41 @@
 
 use indexmap::IndexMap;
 use relais_plan::problem::nearest;
-use relais_plan::{Agent, Problem, Problems, Span};
+use relais_plan::{Agent, Problem, Problems, Schema, Span};
 use serde_json::Value;
 
 use crate::steps;
 
 /// Pins the workflows that a workflow calls.
 pub(crate) trait Workflows {
-    /// The hash of the plan that the reference means.
-    fn pin(&mut self, reference: &str, span: Span) -> Result<String, Problem>;
+    /// The plan that the reference means.
+    fn pin(&mut self, reference: &str, span: Span) -> Result<Pin, Problem>;
 
     /// An agent that is kept elsewhere, in the words of the native format.
     fn agent(&self, _name: &str) -> Option<Value> {
         None
     }
+
+    /// The models that the configuration has for a name.
+    fn models(&self, _name: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A workflow that is called, as it was when the caller was loaded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pin {
+    /// Of its plan.
+    pub hash: String,
+    /// The schema of its input.
+    pub takes: Option<Schema>,
 }
 
 /// For what stands by itself and calls no workflows: an agent, a step, a trigger.
 pub(crate) struct NoWorkflows;
 
 impl Workflows for NoWorkflows {
-    fn pin(&mut self, _reference: &str, span: Span) -> Result<String, Problem> {
+    fn pin(&mut self, _reference: &str, span: Span) -> Result<Pin, Problem> {
         Err(Problem::error(span, "no workflow can be called from here"))
     }
 }
@@ -46,6 +60,8 @@ pub(crate) struct Reader<'w> {
     pub unfinished: Problems,
     /// A step is read by itself: what it reads of others is given to the run (format `steps`).
     pub alone: Option<steps::Needs>,
+    /// The file was written by a program (format `steps`): a field that nobody knows is told and does no harm.
+    pub is_export: bool,
     searches: u32,
 }
 
@@ -64,6 +80,7 @@ impl<'w> Reader<'w> {
             problems: Vec::new(),
             unfinished: Vec::new(),
             alone: None,
+            is_export: false,
             searches: MAX_SEARCHES,
         }
     }

@@ -185,6 +185,10 @@ fn step_key(kind: &str, key: &str) -> Value {
         ("for_each", "do") => refer("block", "The steps; they read `item`, `index` and `loop.count`."),
         ("for_each", "at_once") => whole("Items at once (default 1).", 1),
         ("for_each", "max") => passes("Items at most (default 100)."),
+        ("for_each", "on_failure") => choice(
+            "When an item fails: stop the others, let all of them finish and then fail, or complete with its error in its place.",
+            &["cancel", "drain", "collect"],
+        ),
         ("for_each", "on_limit") => choice("What a longer list leads to.", &["fail", "truncate"]),
         ("repeat", "until") => refer("expression", "Asked after each pass; true ends the repeat."),
         ("repeat", "while") => refer("expression", "Asked before each pass; false ends the repeat."),
@@ -249,6 +253,11 @@ fn common_key(key: &str) -> Value {
         "on_error" => on_error(),
         "budget" => refer("budget", "Bounds of this step."),
         "undo" => refer("step", "The step that takes this one back when the run fails with `on_failure: undo`."),
+        "save" => json!({
+            "description": "Variables written when the step completes, read as `vars.NAME`; they may read its own output.",
+            "type": "object", "minProperties": 1,
+            "propertyNames": { "pattern": "^[A-Za-z][A-Za-z0-9_]*$" },
+        }),
         "on_missing" => {
             json!({ "description": "A missing field reads as null instead of being an error.", "type": "null" })
         }
@@ -305,6 +314,7 @@ fn ask() -> Value {
         "show" => any("What is shown with the question."),
         "answer" => refer("schema", "Schema of the answer; text by default."),
         "approve" => flag("The answer is yes or no."),
+        "people" | "approvals" | "remind" | "then" => people(key),
         "deadline" => refer("duration", "How long to wait for the answer, on the wall clock."),
         "on_deadline" => json!({
             "description": "What happens then.",
@@ -314,6 +324,27 @@ fn ask() -> Value {
     });
     merge(&mut ask, json!({ "required": ["question"], "dependentRequired": { "on_deadline": ["deadline"] } }));
     ask
+}
+
+fn people(key: &str) -> Value {
+    match key {
+        "people" => refer("texts", "Users who may answer, too; the one whose run it is always may."),
+        "approvals" => whole("How many different people must say yes (default 1); one no is a no.", 1),
+        "remind" => refer("duration", "Everybody is told again so often until it is answered."),
+        _ => {
+            let mut then =
+                object("Whom it goes to, too, when nobody has answered.", keys::ESCALATION, |key| match key {
+                    "after" => refer("duration", "How long nobody may have answered."),
+                    "people" => refer("texts", "Users who may answer from then on."),
+                    _ => refer("texts", "Channels by name from the configuration that are told then."),
+                });
+            merge(
+                &mut then,
+                json!({ "required": ["after"], "anyOf": [{ "required": ["people"] }, { "required": ["notify"] }] }),
+            );
+            then
+        }
+    }
 }
 
 fn stop_if() -> Value {
@@ -382,6 +413,8 @@ fn agent(key: &str) -> Value {
         "temperature" => json!({ "description": "From 0 to 2.", "type": "number", "minimum": 0, "maximum": 2 }),
         "description" => text("What the agent is for; people see it, its models do not."),
         "result_mark" => flag("The final text must carry a result mark."),
+        "result_limit" => refer("count", "A tool result above this size is told in parts (default 64k)."),
+        "on_cut" => choice("What becomes of a text answer cut off at the output limit.", &["continue", "fail"]),
         _ => json!(false),
     }
 }
@@ -398,9 +431,10 @@ fn top(key: &str) -> Value {
         "output_schema" => refer("schema", "Schema of the output of a run."),
         "budget" => refer("budget", "Bounds of a run and all that it starts."),
         "timeout" => refer("duration", "A run fails after this time; never by default."),
-        "inline_limit" => refer("count", "Values above this size travel by reference (default 64k)."),
+        "inline_limit" => refer("count", "Values above this size are stored by their content (default 64k)."),
         "large_values" => choice("Where large outputs can be read beside the database.", &["blob", "file"]),
         "shutdown_timeout" => refer("duration", "How long a server that shuts down lets a run go on."),
+        "max_recoveries" => whole("How often in a row a run may be taken over without getting further (default 5).", 0),
         "agents" => by_name("Agents by name.", refer("agent", "")),
         "tools" => by_name("What the file says about tools, by name or pattern.", tool_rule()),
         "mcp" => by_name("MCP servers by name.", server()),
@@ -420,6 +454,7 @@ fn top(key: &str) -> Value {
         "triggers" => {
             json!({ "description": "What starts runs.", "anyOf": [list_of(refer("trigger", "")), refer("trigger", "")] })
         }
+        "tags" => by_name("Tags of every run, which runs are found by.", json!({ "type": "string", "minLength": 1 })),
         "notify" => object("Who is told of the end of a run.", keys::NOTIFY, notify),
         _ => json!(false),
     }
@@ -441,6 +476,7 @@ fn notify(key: &str) -> Value {
     match key {
         "on_complete" => flag("Tell of completed runs (default false)."),
         "on_failure" => flag("Tell of failed runs (default true)."),
+        "on_waiting" => flag("Tell that somebody is asked (default true)."),
         "to" => refer("texts", "Channels by name from the configuration, instead of its default ones."),
         "webhook" => {
             json!({ "description": "A public address that is told.", "type": "string", "pattern": "^https?://" })
@@ -453,7 +489,10 @@ fn notify(key: &str) -> Value {
 fn tool_rule() -> Value {
     object("A rule about a tool.", keys::TOOL_RULE, |key| match key {
         "effect" => choice("What may happen twice; `once` if unknown.", &["read", "idempotent", "once"]),
-        "approve" => flag("A person must say yes before each call."),
+        "approve" => json!({
+            "description": "A person must say yes before each call.",
+            "anyOf": [flag("Whether."), object("Who is asked.", keys::APPROVE, people)],
+        }),
         "timeout" => refer("duration", "Of one call (default 2m)."),
         _ => json!(false),
     })
@@ -525,6 +564,24 @@ fn trigger_key(key: &str) -> Value {
         "overlap" => choice("What happens if a run still goes on.", &["skip", "queue", "allow", "cancel_running"]),
         "catch_up" => choice("Times missed while the server was down.", &["one", "none", "all"]),
         "input" => any("The input of the run."),
+        "debounce" => refer("duration", "The last delivery starts a run when nothing more has come for so long."),
+        "batch" => {
+            let mut batch =
+                object("Up to `size` deliveries within that time are one run.", keys::BATCH, |key| match key {
+                    "size" => whole("Deliveries at most.", 1),
+                    _ => refer("duration", "After the first of them."),
+                });
+            merge(&mut batch, json!({ "required": ["size", "within"] }));
+            batch
+        }
+        "throttle" => {
+            let mut most = object("At most `max` runs start within that time.", keys::THROTTLE, |key| match key {
+                "max" => whole("Runs at most.", 1),
+                _ => refer("duration", "Within this time."),
+            });
+            merge(&mut most, json!({ "required": ["max", "per"] }));
+            most
+        }
         "filter" => json!({
             "description": "What starts a run: rules about the fields of what was sent, all of which must hold, with \
                             `allow` and `deny`; or an expression over `event.data`.",

@@ -5,7 +5,8 @@
 //! - Understood, without effect on a run: `user_id`, `trigger_uuid`, `template_id`, `template_version`, `created_at`,
 //!   `updated_at`; at a step also `description` and `generated_summary`
 //!
-//! A step's id is its `uuid`; its agent has the step's `name`. A field that is null counts as left out.
+//! A step's id is its `uuid`; its agent has the step's `name`. A field that is null counts as left out. Of a field that
+//! nobody knows, an export (known by its times and its owner) is warned; in a file that somebody wrote it is an error.
 
 mod conditions;
 mod draft;
@@ -16,9 +17,10 @@ mod trigger;
 use std::collections::{HashMap, HashSet};
 
 use relais_plan::step::{Kind, Workflow};
-use relais_plan::{Problem, Span, Template};
+use relais_plan::{Problem, Severity, Span, Template};
 
-use crate::fields::{Fields, given};
+use crate::fields::{Field, Fields, given, unknown_key};
+use crate::native::keys::means_secret;
 use crate::reader::Reader;
 use crate::values::{output_of, quote};
 use crate::yaml::{Data, Node};
@@ -47,13 +49,40 @@ const EXAMPLE: &str = "`{ \"name\": \"label-mail\", \"steps\": [{ \"uuid\": \"â€
 const LAST_SAID: &str = "{{ (earlier | last).output if earlier | length > 0 else none }}";
 
 pub(crate) fn read(root: &Node, reader: &mut Reader<'_>) -> Workflow {
-    match reader.map(root, "a workflow", TOP, EXAMPLE) {
+    reader.is_export = is_export(root);
+    match reader.steps_map(root, "a workflow", TOP, EXAMPLE) {
         Some(fields) => reader.steps_file(&fields),
         None => Workflow::default(),
     }
 }
 
+/// Only a program gives a workflow an id and says when it was made, or whose it is.
+fn is_export(root: &Node) -> bool {
+    let Data::Map(entries) = &root.data else { return false };
+    let fields = Fields::new(root.span, entries);
+    let has = |key: &&str| given(&fields, key).is_some();
+    has(&"uuid") && ["user_id", "created_at", "updated_at"].iter().any(has)
+}
+
 impl Reader<'_> {
+    /// A map of known keys. Null is absent, also under a key that nobody knows.
+    fn steps_map<'n>(&mut self, node: &'n Node, what: &str, known: &[&str], example: &str) -> Option<Fields<'n>> {
+        let fields = self.open_map(node, what, example)?;
+        let unknown = fields.all().filter(|field| !known.contains(&field.key));
+        for field in unknown.filter_map(|field| given(&fields, field.key)) {
+            self.steps_stray(unknown_key(field, what, known), field);
+        }
+        Some(fields)
+    }
+
+    /// A field that says nothing here: a mistake of whoever wrote it by hand, and of another version's export none.
+    fn steps_stray(&mut self, mut problem: Problem, field: Field<'_>) {
+        if self.is_export && !means_secret(field.key) {
+            problem.severity = Severity::Warning;
+        }
+        self.problems.push(problem);
+    }
+
     fn steps_file(&mut self, fields: &Fields<'_>) -> Workflow {
         self.steps_facts(fields, FACTS);
         let mut workflow = Workflow {
@@ -185,5 +214,36 @@ impl<'n> Listed<'n> {
             name_span: fields.get("name").map_or(node.span, |field| field.node.span),
             is_checker: text("type") == Some("stop_checker"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relais_plan::problem::has_errors;
+
+    use super::*;
+    use crate::yaml;
+
+    /// Is the file refused, and how much is told of it?
+    fn check(facts: &str, extra: &str, is_refused: bool, told: usize) {
+        let step = r#"{ "uuid": "1", "name": "A", "type": "custom_llm", "model": "m", "system_prompt": "x" }"#;
+        let text = format!("{{ {facts} \"name\": \"w\", \"steps\": [{step}], {extra} }}");
+        let source = relais_plan::Source { name: "w.json".into(), text };
+        let mut none = crate::reader::NoWorkflows;
+        let mut reader = Reader::new(&mut none, "w".into(), "w.json", None);
+        read(&yaml::parse(&source).unwrap_or_else(|problems| panic!("{problems:?}")), &mut reader);
+        let problems = reader.problems;
+        assert_eq!((has_errors(&problems), problems.len()), (is_refused, told), "{}: {problems:?}", source.text);
+    }
+
+    #[test]
+    fn a_field_nobody_knows_is_a_mistake_of_people_and_a_word_of_programs() {
+        let export = r#""uuid": "0", "created_at": "2026-01-02T03:04:05Z","#;
+        check("", r#""trigger_model": "m""#, true, 1);
+        check(export, r#""trigger_model": "m""#, false, 1);
+        check("", r#""trigger_prompt": null, "template_id": null"#, false, 0);
+        check(export, r#""trigger_prompt": null, "template_id": null"#, false, 0);
+        // A secret is out of place in either.
+        check(export, r#""api_key": "abc""#, true, 1);
     }
 }

@@ -11,8 +11,10 @@ mod values;
 mod yaml;
 
 use relais_plan::step::{Step, Workflow};
-use relais_plan::{Agent, Effect, ExitWhen, LargeValues, Limits, McpServer, Notify, OnToolDrift, RunFailure, ToolRule};
-use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn};
+use relais_plan::{
+    Agent, Effect, ExitWhen, LargeValues, Limits, McpServer, Notify, OnCut, OnToolDrift, RunFailure, ToolRule,
+};
+use relais_plan::{CatchUp, Overlap, Pace, Trigger, TriggerOn};
 use serde_json::{Map, Value, json};
 
 use crate::native::DEFAULT_CONTINUOUS_DELAY_MS;
@@ -25,6 +27,7 @@ pub(crate) fn native(workflow: &Workflow) -> String {
     limits(&mut fields, &workflow.limits);
     policies(&mut fields, workflow);
     fields.some("notify", notify(&workflow.notify));
+    fields.some("tags", (!workflow.tags.is_empty()).then(|| json!(workflow.tags)));
     // The native format cannot say that triggers are switched off: it says nothing of them.
     let triggers = workflow.triggers.iter().filter(|_| !workflow.paused);
     fields.some("triggers", filled(triggers.map(trigger).collect()));
@@ -113,6 +116,8 @@ fn limits(fields: &mut Fields, limits: &Limits) {
     };
     fields.word("large_values", &limits.large_values, word);
     fields.some("shutdown_timeout", limits.shutdown_timeout_ms.map(duration));
+    let max_recoveries = Some(limits.max_recoveries).filter(|count| *count != default.max_recoveries);
+    fields.some("max_recoveries", max_recoveries.map(Value::from));
 }
 
 fn policies(fields: &mut Fields, workflow: &Workflow) {
@@ -163,6 +168,8 @@ fn agent(agent: &Agent) -> Doc {
     fields.some("max_tokens", agent.max_tokens.map(Value::from));
     fields.some("temperature", agent.temperature.map(number));
     fields.flag("result_mark", agent.result_mark);
+    fields.some("result_limit", agent.result_limit.map(Value::from));
+    fields.some("on_cut", (agent.on_cut == OnCut::Fail).then(|| json!("fail")));
     fields.block()
 }
 
@@ -180,7 +187,14 @@ fn tool_rule(rule: &ToolRule) -> Doc {
         Effect::Once => "once",
     };
     fields.some("effect", rule.effect.map(|effect| Value::from(word(effect))));
-    fields.some("approve", rule.approve.map(Value::from));
+    match rule.people.is_default() {
+        true => fields.some("approve", rule.approve.map(Value::from)),
+        false => {
+            let mut approve = Fields::default();
+            steps::people(&rule.people, &mut approve);
+            fields.put("approve", approve.short());
+        }
+    }
     fields.some("timeout", rule.timeout_ms.map(duration));
     fields.short()
 }
@@ -201,6 +215,7 @@ fn notify(notify: &Notify) -> Option<Doc> {
     let differs = |a: bool, b: bool| (a != b).then_some(Value::from(a));
     fields.some("on_complete", differs(notify.on_complete, default.on_complete));
     fields.some("on_failure", differs(notify.on_failure, default.on_failure));
+    fields.some("on_waiting", differs(notify.on_waiting, default.on_waiting));
     fields.some("to", (!notify.to.is_empty()).then(|| json!(notify.to)));
     fields.some("webhook", notify.webhook.as_deref().map(Value::from));
     fields.some("email", (!notify.email.is_empty()).then(|| json!(notify.email)));
@@ -218,10 +233,10 @@ fn trigger(trigger: &Trigger) -> Doc {
         Overlap::Allow => "allow",
         Overlap::CancelRunning => "cancel_running",
     };
-    match trigger.on.is_sent() {
-        // Told even where it is the default: what is skipped here is lost.
-        true => fields.put("overlap", Value::from(overlap)),
-        false => fields.word("overlap", &trigger.overlap, overlap),
+    // Of what is sent it is told even where it is the default: what is skipped here is lost.
+    let usual = Overlap::or_default(None, trigger.catch_up);
+    if trigger.on.is_sent() || trigger.overlap != usual {
+        fields.put("overlap", Value::from(overlap));
     }
     let catch_up = match trigger.catch_up {
         CatchUp::One => "one",
@@ -234,6 +249,10 @@ fn trigger(trigger: &Trigger) -> Doc {
         Value::String(source) => fields.put("filter", expression(source)),
         rules => fields.some("filter", Some(rules).filter(|rules| !rules.is_null()).cloned()),
     }
+    let Pace { debounce_ms, batch, throttle } = &trigger.pace;
+    fields.some("debounce", debounce_ms.map(duration));
+    fields.some("batch", batch.as_ref().map(|it| json!({ "size": it.size, "within": duration(it.within_ms) })));
+    fields.some("throttle", throttle.as_ref().map(|it| json!({ "max": it.max, "per": duration(it.per_ms) })));
     fields.short()
 }
 

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use relais_plan::expr::Root;
-use relais_plan::{Agent, Call, Effect, Op, Schema, Task, Template};
+use relais_plan::{Agent, Call, Effect, OnCut, Op, Schema, Template};
 use serde_json::{Value, json};
 
-use crate::book::Want;
+use crate::book::{Room, Want};
 use crate::call::{check_input, effect_of};
 use crate::command::*;
 use crate::decide::{Again, Events, NotLoaded, Step, Unready};
@@ -16,15 +15,16 @@ use crate::extract;
 use crate::marks::{self, Mark};
 use crate::program::Program;
 use crate::run::*;
+use breaker::Heard;
+use reading::Reading;
 
-/// The same call with the same result so often in a row is a loop.
-pub const MAX_REPEATS: u32 = 5;
+pub(crate) mod breaker;
+mod reading;
+
 /// So many answers without a word are a loop, too.
 pub const MAX_EMPTY: u32 = 3;
 /// Set aside for an answer whose length is not bounded by the agent.
 const DEFAULT_OUTPUT_TOKENS: u64 = 4_096;
-/// Bytes per token, for estimates before a call.
-const BYTES_PER_TOKEN: u64 = 3;
 /// What an agent hears when its step says nothing.
 const DEFAULT_PROMPT: &str = "Execute your task.";
 
@@ -109,13 +109,14 @@ type Going = Result<Vec<Event>, Stop>;
 
 impl<'a> Loop<'a> {
     fn open(&self) -> Going {
-        let system = relais_plan::template::in_text(&self.step.render(&self.agent.instructions)?);
+        let names = Reading::new(self.step.view());
+        let system = rendered(&self.agent.instructions, &names)?;
         let mut say = Vec::new();
         if !system.trim().is_empty() {
             say.push(Message::System { text: system });
         }
-        say.push(Message::User { text: self.opening()? });
-        self.ask_model(&AgentWork::default(), say)
+        say.push(Message::User { text: self.opening(&names)? });
+        self.ask_model_lending(&AgentWork::default(), say, names.tools())
     }
 
     /// The input becomes an artifact before the model speaks, so that it can be referred to and need not be said.
@@ -142,18 +143,15 @@ impl<'a> Loop<'a> {
     }
 
     /// The prompt, and the input as JSON behind it; without either, what the run was started with.
-    fn opening(&self) -> Result<String, Stop> {
-        let prompt = match self.prompt {
-            Some(prompt) => Some(relais_plan::template::in_text(&self.step.render(prompt)?)),
-            None => None,
-        };
+    fn opening(&self, names: &Reading<'_>) -> Result<String, Stop> {
+        let prompt = self.prompt.map(|prompt| rendered(prompt, names)).transpose()?;
         let Some(template) = self.call.input.as_ref().filter(|_| self.call.input_as.is_none()) else {
             return Ok(match prompt {
                 Some(prompt) => prompt,
                 None => self.default_prompt()?,
             });
         };
-        let input = self.step.render(template)?;
+        let input = template.render(names).map_err(Unready::from)?;
         check_input(self.step, self.input_schema(), &input)?;
         let input = serde_json::to_string_pretty(&input).unwrap_or_default();
         Ok(match prompt {
@@ -209,6 +207,10 @@ impl<'a> Loop<'a> {
     }
 
     fn ask_model(&self, work: &AgentWork, say: Vec<Message>) -> Going {
+        self.ask_model_lending(work, say, reading::to_read_on(work))
+    }
+
+    fn ask_model_lending(&self, work: &AgentWork, say: Vec<Message>, tools: BTreeSet<&'static str>) -> Going {
         if self.step.run.paused {
             return Ok(Vec::new());
         }
@@ -220,51 +222,23 @@ impl<'a> Loop<'a> {
         let model = models.get(work.model.min(models.len() - 1)).cloned().unwrap_or_default();
         let facts = self.step.ctx.catalog.model(&model);
         let input = prompt_tokens(work, &say);
-        self.fits_context(&model, facts.context_tokens, input)?;
+        self.fits_context((&model, facts.context_tokens), input, (work, &say))?;
         let output = self.agent.max_tokens.map_or(DEFAULT_OUTPUT_TOKENS, u64::from);
         let usd_nanos = input * facts.prompt_nanos + output * facts.completion_nanos;
         let reserve = Reserve { tokens: input + output, usd_nanos };
         let want = Want { reserve, model_calls: 1, tool_calls: 0 };
         let place = (self.step.scope, self.step.node);
-        let room = self.step.run.room(self.step.ctx.program, place, want);
-        room.map_err(|failure| Stop::Fail(failure, Again::Never))?;
-        Ok(vec![self.step.ask(Command::CallModel { model, say, reserve })])
-    }
-
-    /// A prompt that the model could not read is refused before it is paid for.
-    fn fits_context(&self, model: &str, context: Option<u64>, tokens: u64) -> Result<(), Stop> {
-        let Some(context) = context.filter(|context| tokens > *context) else { return Ok(()) };
-        let by = match self.largest_source() {
-            Some(step) => format!(" The most of it comes from step `{step}`."),
-            None => String::new(),
-        };
-        let message = format!("the prompt has about {tokens} tokens, `{model}` takes {context}.{by}");
-        Err(Stop::Fail(Failure::new(ErrorKind::Limit, message), Again::Never))
-    }
-
-    fn largest_source(&self) -> Option<String> {
-        let mut keys = BTreeSet::new();
-        for template in self.prompt.into_iter().chain(&self.call.input).chain([&self.agent.instructions]) {
-            template.visit(&mut |refs, _| {
-                for (root, _) in refs {
-                    if let Root::Step { key, .. } = root {
-                        keys.insert(key.clone());
-                    }
-                }
-            });
+        let lend = self.lend(work, tools);
+        match self.step.run.room(self.step.ctx.program, place, want) {
+            Room::Enough => Ok(vec![self.step.ask(Command::CallModel { model, say, reserve, lend })]),
+            Room::Later => Ok(Vec::new()),
+            Room::Short(failure) => Err(Stop::Fail(failure, Again::Never)),
         }
-        let view = self.step.view();
-        let size = |key: &String| {
-            let node = self.step.ctx.program.find(key)?;
-            let output = view.output(self.step.scope, node).ok()?;
-            Some(output.to_string().len())
-        };
-        keys.into_iter().max_by_key(|key| size(key).unwrap_or(0))
     }
 
     fn use_tools(&self, work: &AgentWork) -> Going {
-        let asked = self.ask_tools(work)?;
-        if !asked.is_empty() {
+        let (asked, all) = self.ask_tools(work)?;
+        if !asked.is_empty() || !all {
             return Ok(asked);
         }
         let busy = |u: &Use| matches!(u.state, UseState::Asked(_) | UseState::Approving(_));
@@ -285,42 +259,49 @@ impl<'a> Loop<'a> {
         self.ask_model(work, say)
     }
 
-    /// Asks for every call that is new, as far as it can be read.
-    fn ask_tools(&self, work: &AgentWork) -> Going {
+    /// Asks for every call that is new, as far as it can be read. Says whether there was room for all of them.
+    fn ask_tools(&self, work: &AgentWork) -> Result<(Vec<Event>, bool), Stop> {
         let mut events = Vec::new();
         if self.step.run.paused {
-            return Ok(events);
+            return Ok((events, true));
         }
         for used in &work.uses {
             let id = self.step.run.next_command + events.len() as CommandId;
             let command = match &used.state {
-                UseState::New => match self.arguments(used, None)? {
+                UseState::New => match self.arguments(work, used, None)? {
                     Ok(arguments) if self.needs_approval(&used.call.tool) => {
-                        approval(ToolUse { arguments, ..used.call.clone() })
+                        Some(approval(self.step, ToolUse { arguments, ..used.call.clone() }))
                     }
                     Ok(arguments) => self.tool(used, arguments, events.len() as u64 + 1)?,
                     Err(_) => continue,
                 },
-                UseState::Approved(edited) => match self.arguments(used, edited.as_ref())? {
+                UseState::Approved(edited) => match self.arguments(work, used, edited.as_ref())? {
                     Ok(arguments) => self.tool(used, arguments, events.len() as u64 + 1)?,
                     Err(_) => continue,
                 },
                 UseState::Approving(_) | UseState::Asked(_) | UseState::Returned(_) | UseState::Failed(_) => continue,
             };
+            let Some(command) = command else { return Ok((events, false)) };
             let (scope, node) = (self.step.scope, self.step.node);
             events.push(Event::Asked { id, scope, node, command: Box::new(command) });
         }
-        Ok(events)
+        Ok((events, true))
     }
 
-    fn tool(&self, used: &Use, arguments: Value, tool_calls: u64) -> Result<Command, Stop> {
+    /// The call of a tool; none while the budget is short and something may come back.
+    fn tool(&self, used: &Use, arguments: Value, tool_calls: u64) -> Result<Option<Command>, Stop> {
         let want = Want { tool_calls, ..Want::default() };
-        let room = self.step.run.room(self.step.ctx.program, (self.step.scope, self.step.node), want);
-        room.map_err(|failure| Stop::Fail(failure, Again::Never))?;
+        match self.step.run.room(self.step.ctx.program, (self.step.scope, self.step.node), want) {
+            Room::Enough => {}
+            // Those asked for in this turn are in flight with it.
+            Room::Short(_) if tool_calls > 1 => return Ok(None),
+            Room::Later => return Ok(None),
+            Room::Short(failure) => return Err(Stop::Fail(failure, Again::Never)),
+        }
         let tool = used.call.tool.clone();
         let arguments = self.with_version(&tool, arguments);
         let effect = effect_of(self.step, &tool, &arguments);
-        Ok(Command::CallTool { tool, arguments, effect, use_id: Some(used.call.id.clone()) })
+        Ok(Some(Command::CallTool { tool, arguments, effect, use_id: Some(used.call.id.clone()) }))
     }
 
     fn needs_approval(&self, tool: &str) -> bool {
@@ -328,13 +309,13 @@ impl<'a> Loop<'a> {
     }
 
     /// The arguments with values put in for their marks; or what is wrong with them, for the model.
-    fn arguments(&self, used: &Use, edited: Option<&Value>) -> Result<Result<Value, String>, Stop> {
+    fn arguments(&self, work: &AgentWork, used: &Use, edited: Option<&Value>) -> Result<Result<Value, String>, Stop> {
         if let Some(raw) = &used.call.garbled {
             let raw: String = raw.chars().take(200).collect();
             return Ok(Err(format!("the arguments are not a JSON object: {raw}")));
         }
-        if !self.agent.tools.iter().any(|listed| crate::program::matches_pattern(listed, &used.call.tool)) {
-            let tools = self.agent.tools.join(", ");
+        if !self.has_tool(work, &used.call.tool) {
+            let tools = [self.agent.tools.as_slice(), &work.lent].concat().join(", ");
             let tools = if tools.is_empty() { "none".to_owned() } else { tools };
             return Ok(Err(format!("there is no tool `{}` here; tools: {tools}", used.call.tool)));
         }
@@ -382,12 +363,14 @@ impl<'a> Loop<'a> {
             let there = if names.is_empty() { "there are none yet".to_owned() } else { names.join(", ") };
             Mark::Wrong(format!("there is no artifact `{name}`; artifacts: {there}"))
         })?;
-        let chosen = match version.or_else(|| self.own_version(name)) {
-            Some(number) => versions.get((number as usize).wrapping_sub(1)),
-            None => versions.last(),
+        let first = self.step.ctx.program.first_version(self.step.node);
+        let chosen = match (version, self.own_version(name)) {
+            (Some(number), _) => (number as usize).checked_sub(first).and_then(|place| versions.get(place)),
+            (None, Some(own)) => versions.get(own),
+            (None, None) => versions.last(),
         };
-        let there = versions.len();
-        let missing = || Mark::Wrong(format!("artifact `{name}` has no such version; it has 1 to {there}"));
+        let last = (first + versions.len()).saturating_sub(1);
+        let missing = || Mark::Wrong(format!("artifact `{name}` has no such version; it has {first} to {last}"));
         let artifact = chosen.ok_or_else(missing)?;
         if !artifact.media_type.contains("json") {
             return Err(Mark::Wrong(format!(
@@ -399,12 +382,11 @@ impl<'a> Loop<'a> {
         loaded.cloned().ok_or_else(|| Mark::Load(artifact.blob.hash.clone()))
     }
 
-    /// The latest version of an artifact that this very step has saved: where several run at once under one name, each
-    /// means its own.
-    fn own_version(&self, name: &str) -> Option<u32> {
+    /// The latest version of an artifact that this very step has saved, by its place among all: where several run at
+    /// once under one name, each means its own.
+    fn own_version(&self, name: &str) -> Option<usize> {
         let own = (self.step.scope, self.step.node);
-        let last = self.step.run.savers.get(name)?.iter().rposition(|saver| *saver == own)?;
-        u32::try_from(last + 1).ok()
+        self.step.run.savers.get(name)?.iter().rposition(|saver| *saver == own)
     }
 
     /// `load_artifact` without a version means the step's own, too, if another step has saved one since.
@@ -412,10 +394,10 @@ impl<'a> Loop<'a> {
         let name = arguments.get("name").and_then(Value::as_str).filter(|_| tool == "load_artifact");
         let own = name.and_then(|name| Some((self.own_version(name)?, self.step.run.artifacts.get(name)?.len())));
         if let Some((own, count)) = own
-            && own as usize != count
+            && own + 1 != count
             && arguments.get("version").is_none()
         {
-            arguments["version"] = json!(own);
+            arguments["version"] = json!(own + self.step.ctx.program.first_version(self.step.node));
         }
         arguments
     }
@@ -429,7 +411,7 @@ impl<'a> Loop<'a> {
                 UseState::Approved(edited) => edited.as_ref(),
                 UseState::Approving(_) | UseState::Asked(_) | UseState::Returned(_) | UseState::Failed(_) => continue,
             };
-            if let Err(text) = self.arguments(used, edited)? {
+            if let Err(text) = self.arguments(work, used, edited)? {
                 let (use_id, tool) = (used.call.id.clone(), used.call.tool.clone());
                 say.push(Message::Tool { use_id, tool, text, failed: true });
             }
@@ -438,23 +420,16 @@ impl<'a> Loop<'a> {
     }
 
     fn break_loop(&self, work: &AgentWork) -> Result<(), Stop> {
-        let mut last = work.last_use.clone();
-        let mut repeats = work.repeats;
+        let mut recent = work.recent.clone();
         for used in &work.uses {
             let result = match &used.state {
                 UseState::Returned(value) => value.in_text(),
-                UseState::Failed(failure) => failure.to_string(),
+                UseState::Failed(failure) => failure.to_string().into(),
                 UseState::New | UseState::Approving(_) | UseState::Approved(_) | UseState::Asked(_) => continue,
             };
-            let this = (used.call.tool.clone(), used.call.arguments.clone(), result);
-            repeats = if last.as_ref() == Some(&this) { repeats + 1 } else { 1 };
-            last = Some(this);
-            if repeats >= MAX_REPEATS {
-                let message = format!(
-                    "`{}` was called {repeats} times in a row with the same arguments and the same result",
-                    used.call.tool
-                );
-                return Err(Stop::Fail(Failure::new(ErrorKind::Loop, message), Again::Never));
+            breaker::note(&mut recent, Heard::new(&used.call, &result, used.is_invalid()));
+            if let Some(why) = breaker::looping(&recent) {
+                return Err(Stop::Fail(Failure::new(ErrorKind::Loop, why), Again::Never));
             }
         }
         Ok(())
@@ -468,7 +443,12 @@ impl<'a> Loop<'a> {
         if text.trim().is_empty() {
             return self.said_nothing(work);
         }
-        match self.result(text, work.finish == Some(Finish::Length))? {
+        let is_cut = work.finish == Some(Finish::Length);
+        if is_cut && self.schema().is_none() && !self.agent.result_mark {
+            return self.cut_off(work);
+        }
+        let text = &joined(work, text);
+        match self.result(text, is_cut)? {
             Ok(result) => self.done(result, text),
             Err(wrong) if work.corrections >= self.agent.output_retries => {
                 Err(Stop::Fail(wrong.at_last(work.corrections), Again::Allowed))
@@ -477,6 +457,20 @@ impl<'a> Loop<'a> {
                 self.ask_model(work, vec![Message::User { text: format!("{told}\n\n{ANSWER_AGAIN}") }])
             }
         }
+    }
+
+    /// A text that ends in the middle is not an answer: the model goes on with it, if it may.
+    fn cut_off(&self, work: &AgentWork) -> Going {
+        const HELP: &str = "`max_tokens` of the agent and the provider's own limit bound it";
+        if self.agent.on_cut == OnCut::Fail {
+            return Err(fail(ErrorKind::Limit, format!("the answer was cut off at the output limit; {HELP}")));
+        }
+        if work.corrections >= self.agent.output_retries {
+            let times = work.corrections + 1;
+            let message = format!("the answer was cut off at the output limit {times} times in a row; {HELP}");
+            return Err(fail(ErrorKind::Limit, message));
+        }
+        self.ask_model(work, vec![Message::User { text: GO_ON.to_owned() }])
     }
 
     fn said_nothing(&self, work: &AgentWork) -> Going {
@@ -585,6 +579,27 @@ impl Wrong {
     }
 }
 
+fn rendered(template: &Template, names: &Reading<'_>) -> Result<String, Stop> {
+    let value = template.render(names).map_err(Unready::from)?;
+    Ok(relais_plan::template::in_text(&value))
+}
+
+/// The last answer behind those that it goes on with.
+fn joined(work: &AgentWork, last: &str) -> String {
+    let mut pieces = vec![last];
+    let mut before = work.messages.split_last().map_or(&[][..], |(_, before)| before);
+    while let [rest @ .., Message::Assistant { text, .. }, Message::User { text: said }] = before
+        && said == GO_ON
+    {
+        pieces.push(text);
+        before = rest;
+    }
+    pieces.into_iter().rev().collect()
+}
+
+/// What a model hears whose text was cut off.
+const GO_ON: &str = "Your answer was cut off at the output limit. Go on with it exactly where it stopped: repeat nothing, \
+                     and say nothing about the interruption.";
 const ANSWER_AGAIN: &str = "Answer again in full, corrected, and with nothing else.";
 const CUT: &str = "it was cut off at the output limit, so answer in fewer words";
 
@@ -607,10 +622,11 @@ fn uncertain(used: &Use) -> Option<&Failure> {
     }
 }
 
-pub(crate) fn approval(call: ToolUse) -> Command {
+pub(crate) fn approval(step: Step<'_>, call: ToolUse) -> Command {
+    let people = step.ctx.program.rule(&call.tool).map(|rule| rule.people.clone()).unwrap_or_default();
     let question = format!("May `{}` be called with these arguments?", call.tool);
     let (show, answer) = (call.arguments.clone(), json!({ "type": "boolean" }));
-    Command::AskPerson(Box::new(Question { question, show, answer, deadline: None, approves: Some(call) }))
+    Command::AskPerson(Box::new(Question { question, show, answer, deadline: None, approves: Some(call), people }))
 }
 
 fn prompt_tokens(work: &AgentWork, say: &[Message]) -> u64 {
@@ -622,17 +638,8 @@ fn prompt_tokens(work: &AgentWork, say: &[Message]) -> u64 {
             _ => 0,
         })
         .sum();
-    let bytes: u64 = work.messages.iter().chain(say).map(message_bytes).sum();
-    (bytes + used).div_ceil(BYTES_PER_TOKEN)
-}
-
-fn message_bytes(message: &Message) -> u64 {
-    match message {
-        Message::System { text } | Message::User { text } | Message::Tool { text, .. } => text.len() as u64,
-        Message::Assistant { text, calls } => {
-            text.len() as u64 + calls.iter().map(|c| c.arguments.to_string().len() as u64 + 40).sum::<u64>()
-        }
-    }
+    let bytes: u64 = work.messages.iter().chain(say).map(Message::bytes).sum();
+    tokens_of(bytes + used)
 }
 
 /// Is a call of a `once` tool under way in this instance?
@@ -647,18 +654,24 @@ pub(crate) fn has_once_in_flight(run: &Run, instance: &Instance) -> bool {
 /// What to send for a `CallModel` that is owed: the whole history, put together from the fold.
 pub fn request(program: &Program, run: &Run, id: CommandId) -> Option<Request> {
     let owed = run.owed.get(&id)?;
-    let Command::CallModel { model, .. } = &*owed.command else { return None };
-    let Op::Call(call) = &program.plan.node(owed.node).op else { return None };
-    let Task::Agent { agent, .. } = &call.task else { return None };
-    let agent = program.plan.agents.get(agent)?;
-    let Work::Agent(work) = &run.instance(owed.scope, owed.node)?.work else { return None };
+    let Command::CallModel { model, reserve, .. } = &*owed.command else { return None };
+    let node = program.plan.node(owed.node);
+    let Op::Call(call) = &node.op else { return None };
+    let agent = program.agent(owed.node)?;
+    let instance = run.instance(owed.scope, owed.node)?;
+    let Work::Agent(work) = &instance.work else { return None };
     let schema = call.output_schema.as_ref().or(agent.output.as_ref()).filter(|_| !agent.result_mark);
+    let is_retried_on_limit = node.retry.max_attempts > 0 && node.retry.on.iter().any(|on| on == "rate_limit");
     Some(Request {
         model: model.clone(),
         messages: work.messages.clone(),
-        tools: agent.tools.clone(),
+        tools: [agent.tools.as_slice(), &work.lent].concat(),
         output_schema: schema.map(|s| s.json().clone()),
         max_tokens: agent.max_tokens,
         temperature: agent.temperature,
+        tokens: reserve.tokens,
+        has_spare: run.opened.mode.model.is_none() && work.model + 1 < agent.models.len(),
+        fails_when_limited: is_retried_on_limit,
+        time_left_ms: instance.deadline.map(|due| due.saturating_sub(run.live_ms)),
     })
 }

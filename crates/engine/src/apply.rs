@@ -119,6 +119,7 @@ impl Run {
             sent: Vec::new(),
             paused: false,
             cancels: 0,
+            recoveries: 0,
             ending: None,
             closed: None,
             completed_steps: 0,
@@ -128,6 +129,8 @@ impl Run {
             wrote_bytes: 0,
             open_scopes: BTreeSet::new(),
             agenda: BTreeSet::new(),
+            starved: BTreeSet::new(),
+            thirsty: BTreeSet::new(),
             stirred: true,
         };
         run.open_scope(ScopeKind::Body, None, 0);
@@ -135,6 +138,9 @@ impl Run {
     }
 
     pub fn apply(&mut self, event: &Event) -> Applied {
+        if event.gets_further() {
+            self.recoveries = 0;
+        }
         match event {
             Event::Opened(_) => self.corrupt("a second `opened`"),
             Event::Entered { scope, node, attempt, kept, timeout_ms } => {
@@ -144,7 +150,7 @@ impl Run {
             Event::Answered { id, answer } => self.answered(*id, answer),
             Event::Branched { scope, node, took } => self.branched(*scope, *node, took),
             Event::Left(left) => self.left(left),
-            Event::Received { id, value, .. } => self.received(*id, value),
+            Event::Received { id, value, by } => self.received(*id, value, by),
             Event::Signalled { signal, .. } => self.signalled(signal),
             Event::Settled { scope, status, stopped, output, error } => {
                 self.settled(*scope, *status, *stopped, output, error)
@@ -245,7 +251,7 @@ impl Run {
         if matches!(command, Command::AskPerson(_)) {
             self.suspend(scope, node)?;
         }
-        let owed = Owed { scope, node, command: Box::new(command.clone()), asked_at };
+        let owed = Owed { scope, node, command: Box::new(command.clone()), asked_at, yes: Vec::new() };
         self.owed.insert(id, owed);
         Ok(())
     }
@@ -309,9 +315,12 @@ impl Run {
         }
     }
 
-    fn received(&mut self, id: CommandId, value: &Value) -> Applied {
+    fn received(&mut self, id: CommandId, value: &Value, by: &str) -> Applied {
         if id >= self.next_command {
             return self.corrupt(format!("something received for command {id}, which was never asked"));
+        }
+        if self.owed.get_mut(&id).is_some_and(|owed| !owed.settles(value, by)) {
+            return Ok(());
         }
         // Somebody answered first, or nobody waits any more: what comes late changes nothing.
         let Some(owed) = self.owed.remove(&id) else { return Ok(()) };
@@ -441,6 +450,7 @@ impl Run {
             self.never_entered(left.scope, left.node)?;
         }
         self.detach_rest(left);
+        self.note_let_pass(left);
         self.clear_deadline(left.scope, left.node)?;
         let instance = self.instance_mut(left.scope, left.node)?;
         instance.leave(left, at);
@@ -476,6 +486,19 @@ impl Run {
         for inner in self.inner_scopes(left.scope, left.node) {
             let scope = &mut self.scopes[inner as usize];
             scope.detached |= scope.settled.is_none();
+        }
+    }
+
+    /// The failed lanes and items of a block that completes all the same: its policy let them pass.
+    fn note_let_pass(&mut self, left: &Left) {
+        if left.status != StepStatus::Completed {
+            return;
+        }
+        for inner in self.inner_scopes(left.scope, left.node) {
+            let scope = self.scope(inner);
+            if let (Some((StepStatus::Failed, _)), At::Broken(node)) = (&scope.settled, scope.at) {
+                self.tolerated.push((inner, node));
+            }
         }
     }
 
@@ -563,6 +586,7 @@ impl Run {
         let (kind, parent, number, detached) = (place.kind, place.parent, place.number, place.detached);
         self.open_scopes.remove(&scope);
         self.agenda.remove(&scope);
+        self.come_back();
         self.stirred = true;
         match (kind, parent) {
             (ScopeKind::Body, _) => {
@@ -629,7 +653,10 @@ impl Run {
             Signal::Cancel => self.cancels += 1,
             Signal::Pause => self.paused = true,
             Signal::Resume(resume) => self.resumed(resume)?,
-            Signal::Adopted => self.book_interrupted(),
+            Signal::Adopted => {
+                self.recoveries += 1;
+                self.book_interrupted();
+            }
             Signal::Rewound(rewind) => self.rewound(rewind)?,
             Signal::Sent { name, value } => self.sent_signal(name, value),
         }

@@ -163,7 +163,7 @@ pub(crate) fn each(step: Step<'_>, instance: &Instance, each: &Each) -> Events {
         Work::Each(work) => work,
         _ => &empty,
     };
-    if let Some(number) = work.failed {
+    if let Some(number) = work.failed.filter(|_| each.on_failure == LaneFailure::Cancel) {
         return step.fail(body_failure(step, work, number), Again::Allowed);
     }
     if step.run.paused {
@@ -197,7 +197,13 @@ fn items(step: Step<'_>, work: &EachWork, each: &Each, list: &relais_plan::Expr)
         let took = Took::Bodies((begun..begun + room).collect());
         return Ok(vec![Event::Branched { scope: step.scope, node: step.node, took }]);
     }
-    if work.open == 0 { step.complete(None, None) } else { Ok(Vec::new()) }
+    if work.open > 0 {
+        return Ok(Vec::new());
+    }
+    match work.failed.filter(|_| each.on_failure == LaneFailure::Drain) {
+        Some(number) => step.fail(body_failure(step, work, number), Again::Allowed),
+        None => step.complete(None, None),
+    }
 }
 
 fn take_items(step: Step<'_>, each: &Each, value: Value) -> Result<Took, Unready> {

@@ -1,5 +1,7 @@
 //! What was paid, what is set aside, what was lost; for the run and for every step and block above a call.
 
+use std::collections::BTreeMap;
+
 use relais_plan::{Budget, NodeId};
 
 use crate::command::*;
@@ -23,6 +25,7 @@ impl Run {
         let (reserve, calls) = held(&owed.command);
         self.reserved.sub(reserve);
         self.calls.sub(calls);
+        self.come_back();
         self.each_above(owed.scope, owed.node, |instance| {
             instance.reserved.sub(reserve);
             instance.calls.sub(calls);
@@ -83,29 +86,90 @@ impl Run {
         }
     }
 
-    /// Is there room for one more call? Otherwise, which budget of whom is short.
-    pub(crate) fn room(&self, program: &Program, place: (ScopeId, NodeId), want: Want) -> Result<(), Failure> {
+    /// Is there room for one more call? If not now, something may come back; if that cannot be, which budget is short.
+    pub(crate) fn room(&self, program: &Program, place: (ScopeId, NodeId), want: Want) -> Room {
+        match self.short(program, place, want) {
+            None => Room::Enough,
+            Some(_) if self.may_get_back() => Room::Later,
+            Some(short) => {
+                let step = &program.plan.node(place.1).key;
+                let message = short.message(self, program, step, want);
+                Room::Short(Failure::new(ErrorKind::Budget, message))
+            }
+        }
+    }
+
+    /// Something is in flight, or others have decisions to take before: what they return may do.
+    pub(crate) fn may_get_back(&self) -> bool {
+        !self.agenda.is_empty() || self.in_flight().next().is_some()
+    }
+
+    /// The first budget, from the innermost, that does not allow a call.
+    fn short(&self, program: &Program, place: (ScopeId, NodeId), want: Want) -> Option<Short> {
         let mut at = Some(place);
         while let Some((scope, node)) = at {
-            let scope = self.scope(scope);
-            if let Some(instance) = scope.steps.get(&node) {
+            let place = self.scope(scope);
+            if let Some(instance) = place.steps.get(&node) {
                 let lived = self.live_ms.saturating_sub(instance.entered_live);
                 let (reserved, calls) = (instance.reserved, instance.calls);
                 let used = Used { usage: &instance.usage, reserved, calls, lost: Reserve::default(), lived };
-                for budget in program.budgets(node) {
-                    used.check(&budget, want, &format!("step `{}`", program.plan.node(node).key))?;
+                let found = program.budgets(node).find_map(|budget| used.check(&budget, want));
+                if let Some((measure, limit, used)) = found {
+                    return Some(Short { of: Some((scope, node)), measure, limit, used });
                 }
             }
-            at = scope.block();
+            at = place.block();
         }
+        let (measure, limit, used) = self.used().check(&self.opened.budget, want)?;
+        Some(Short { of: None, measure, limit, used })
+    }
+
+    /// All that the run has used, set aside and given to child runs.
+    fn used(&self) -> Used<'_> {
         let (mut reserved, mut calls) = (self.reserved, self.calls);
         for allotment in self.allotted.values() {
             let (tokens, usd_nanos) = (allotment.tokens.unwrap_or(0), allotment.usd_nanos.unwrap_or(0));
             reserved.add(Reserve { tokens, usd_nanos });
             calls.add(Calls { model: allotment.model_calls.unwrap_or(0), tool: allotment.tool_calls.unwrap_or(0) });
         }
-        let used = Used { usage: &self.usage, reserved, calls, lost: self.lost, lived: self.live_ms };
-        used.check(&self.opened.budget, want, "the run")
+        Used { usage: &self.usage, reserved, calls, lost: self.lost, lived: self.live_ms }
+    }
+
+    /// What is used of each bound of the run's budget, and by whom.
+    pub(crate) fn spent(&self, program: &Program) -> String {
+        let used = self.used();
+        let measures = Measure::ALL.into_iter().filter_map(|measure| {
+            let limit = measure.bound(&self.opened.budget)?;
+            let by = self.spenders(program, measure, None);
+            Some(format!("{}{by}", measure.of(used.measured(measure), limit)))
+        });
+        measures.collect::<Vec<_>>().join(" and ")
+    }
+
+    /// The steps that used the most, within a block if one is given.
+    fn spenders(&self, program: &Program, measure: Measure, within: Option<(ScopeId, NodeId)>) -> String {
+        const SHOWN: usize = 3;
+        let mut by: BTreeMap<&str, u64> = BTreeMap::new();
+        for (id, scope) in self.scopes.iter().enumerate() {
+            for (node, instance) in &scope.steps {
+                let calls = matches!(program.plan.node(*node).op, relais_plan::Op::Call(_));
+                let amount = measure.in_usage(&instance.usage);
+                if calls && amount > 0 && within.is_none_or(|block| self.is_within(id as ScopeId, *node, block)) {
+                    *by.entry(&program.plan.node(*node).key).or_default() += amount;
+                }
+            }
+        }
+        let mut by: Vec<(&str, u64)> = by.into_iter().collect();
+        by.sort_by_key(|(_, amount)| std::cmp::Reverse(*amount));
+        let shown = by.iter().take(SHOWN).map(|(key, amount)| format!("`{key}` {}", measure.amount(*amount)));
+        let more = by.len().saturating_sub(SHOWN);
+        let more = (more > 0).then(|| format!("{more} more"));
+        let list = shown.chain(more).collect::<Vec<_>>().join(", ");
+        if list.is_empty() { list } else { format!(" ({list})") }
+    }
+
+    fn is_within(&self, scope: ScopeId, node: NodeId, block: (ScopeId, NodeId)) -> bool {
+        std::iter::successors(Some((scope, node)), |(scope, _)| self.scope(*scope).parent).any(|at| at == block)
     }
 
     /// Open lines of control that are not merely around others.
@@ -121,25 +185,148 @@ impl Run {
         self.open_scopes.iter().filter(|id| !around(self.scope(**id))).count() as u64
     }
 
-    /// What a child run may use: its own declared budget, else what is left divided by the open lines of control.
-    pub(crate) fn allotment(&self) -> Budget {
-        let lanes = self.open_lines().max(1);
-        let held = |of: fn(&Budget) -> Option<u64>| self.allotted.values().filter_map(of).sum::<u64>();
-        let left = |limit: Option<u64>, used: u64| limit.map(|l| l.saturating_sub(used) / lanes);
-        let budget = &self.opened.budget;
+    /// What a child run may use at first: what is left, divided by the open lines that have no share of their own yet.
+    pub(crate) fn share(&self) -> Budget {
+        let lines = self.lines_without_share();
+        self.unreserved(|left| left.div_ceil(lines))
+    }
+
+    /// What a child run gets that came back short: half of what is left while others may need some, else all of it. One
+    /// that got nowhere with what it had gets all, too: less would not do.
+    pub(crate) fn more(&self, used: &Usage) -> Budget {
+        let alone = self.lines_without_share() == 1 || used.is_zero();
+        self.unreserved(|left| if alone { left } else { left.div_ceil(2) })
+    }
+
+    /// Of something that the budget allows, nothing is left.
+    pub(crate) fn is_used_up(&self) -> bool {
+        let used = self.used();
+        let bounds =
+            Measure::ALL.into_iter().filter_map(|m| Some((m, m.bound(&self.opened.budget).filter(|l| *l > 0)?)));
+        bounds.into_iter().any(|(measure, limit)| used.measured(measure) >= limit)
+    }
+
+    fn lines_without_share(&self) -> u64 {
+        self.open_lines().saturating_sub(self.allotted.len() as u64).max(1)
+    }
+
+    /// Of what nobody has used or set aside.
+    fn unreserved(&self, part: impl Fn(u64) -> u64) -> Budget {
+        let used = self.used();
+        let left = |measure: Measure| {
+            measure.bound(&self.opened.budget).map(|limit| part(limit.saturating_sub(used.measured(measure))))
+        };
         Budget {
-            usd_nanos: left(
-                budget.usd_nanos,
-                self.usage.usd_nanos + self.reserved.usd_nanos + self.lost.usd_nanos + held(|b| b.usd_nanos),
-            ),
-            tokens: left(
-                budget.tokens,
-                self.usage.tokens() + self.reserved.tokens + self.lost.tokens + held(|b| b.tokens),
-            ),
-            model_calls: left(budget.model_calls, self.usage.model_calls + self.calls.model + held(|b| b.model_calls)),
-            tool_calls: left(budget.tool_calls, self.usage.tool_calls + self.calls.tool + held(|b| b.tool_calls)),
-            time_ms: budget.time_ms.map(|l| l.saturating_sub(self.live_ms)),
+            usd_nanos: left(Measure::Usd),
+            tokens: left(Measure::Tokens),
+            model_calls: left(Measure::ModelCalls),
+            tool_calls: left(Measure::ToolCalls),
+            time_ms: self.opened.budget.time_ms.map(|l| l.saturating_sub(self.live_ms)),
         }
+    }
+}
+
+/// Whether a call may be made now.
+pub(crate) enum Room {
+    Enough,
+    /// What is in flight may leave something.
+    Later,
+    Short(Failure),
+}
+
+/// What a budget bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Usd,
+    Tokens,
+    ModelCalls,
+    ToolCalls,
+    Time,
+}
+
+impl Measure {
+    const ALL: [Measure; 5] = [Measure::Usd, Measure::Tokens, Measure::ModelCalls, Measure::ToolCalls, Measure::Time];
+
+    fn bound(self, budget: &Budget) -> Option<u64> {
+        match self {
+            Measure::Usd => budget.usd_nanos,
+            Measure::Tokens => budget.tokens,
+            Measure::ModelCalls => budget.model_calls,
+            Measure::ToolCalls => budget.tool_calls,
+            Measure::Time => budget.time_ms,
+        }
+    }
+
+    fn in_usage(self, usage: &Usage) -> u64 {
+        match self {
+            Measure::Usd => usage.usd_nanos,
+            Measure::Tokens => usage.tokens(),
+            Measure::ModelCalls => usage.model_calls,
+            Measure::ToolCalls => usage.tool_calls,
+            Measure::Time => 0,
+        }
+    }
+
+    fn asked(self, want: Want) -> u64 {
+        match self {
+            Measure::Usd => want.reserve.usd_nanos,
+            Measure::Tokens => want.reserve.tokens,
+            Measure::ModelCalls => want.model_calls,
+            Measure::ToolCalls => want.tool_calls,
+            Measure::Time => 0,
+        }
+    }
+
+    fn amount(self, amount: u64) -> String {
+        match self {
+            Measure::Usd => format!("${}", dollars(amount)),
+            Measure::Tokens | Measure::ModelCalls | Measure::ToolCalls => amount.to_string(),
+            Measure::Time => relais_plan::time::format_duration(amount),
+        }
+    }
+
+    /// `3 of 5 model calls are used`.
+    fn of(self, used: u64, limit: u64) -> String {
+        let (used, limit) = (self.amount(used), self.amount(limit));
+        format!("{used} of {limit}{} are used", self.unit())
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Measure::Usd | Measure::Time => "",
+            Measure::Tokens => " tokens",
+            Measure::ModelCalls => " model calls",
+            Measure::ToolCalls => " tool calls",
+        }
+    }
+}
+
+/// The budget that does not allow a call.
+struct Short {
+    /// The step or block whose budget it is; none for the run's.
+    of: Option<(ScopeId, NodeId)>,
+    measure: Measure,
+    limit: u64,
+    used: u64,
+}
+
+impl Short {
+    fn message(&self, run: &Run, program: &Program, step: &str, want: Want) -> String {
+        let Short { of, measure, limit, used } = *self;
+        let whose = match of {
+            Some((_, node)) => format!("step `{}`", program.plan.node(node).key),
+            None => "the run".to_owned(),
+        };
+        let asked = match measure.asked(want) {
+            0 => String::new(),
+            1 => format!("it asks for 1{}, and ", measure.unit().trim_end_matches('s')),
+            amount => format!("it asks for {}{}, and ", measure.amount(amount), measure.unit()),
+        };
+        let spent = measure.of(used, limit);
+        let by = run.spenders(program, measure, of);
+        format!(
+            "the budget of {whose} does not allow the next call of `{step}`: {asked}{spent}{by}; resume with a larger one"
+        )
     }
 }
 
@@ -190,27 +377,23 @@ struct Used<'a> {
 }
 
 impl Used<'_> {
-    fn check(&self, budget: &Budget, want: Want, whose: &str) -> Result<(), Failure> {
-        let usage = self.usage;
-        let nanos = usage.usd_nanos + self.reserved.usd_nanos + self.lost.usd_nanos + want.reserve.usd_nanos;
-        let tokens = usage.tokens() + self.reserved.tokens + self.lost.tokens + want.reserve.tokens;
-        let over = |limit: Option<u64>, would_be: u64| limit.is_some_and(|limit| would_be > limit);
-        let short = if over(budget.usd_nanos, nanos) {
-            let limit = budget.usd_nanos.unwrap_or(0);
-            format!("${} of ${} would be used", dollars(nanos), dollars(limit))
-        } else if over(budget.tokens, tokens) {
-            format!("{tokens} of {} tokens would be used", budget.tokens.unwrap_or(0))
-        } else if over(budget.model_calls, usage.model_calls + self.calls.model + want.model_calls) {
-            format!("{} model calls are used up", budget.model_calls.unwrap_or(0))
-        } else if over(budget.tool_calls, usage.tool_calls + self.calls.tool + want.tool_calls) {
-            format!("{} tool calls are used up", budget.tool_calls.unwrap_or(0))
-        } else if over(budget.time_ms, self.lived) {
-            format!("{} are used up", relais_plan::time::format_duration(budget.time_ms.unwrap_or(0)))
-        } else {
-            return Ok(());
-        };
-        let message = format!("the budget of {whose} does not allow the next call: {short}; resume with a larger one");
-        Err(Failure::new(ErrorKind::Budget, message))
+    fn measured(&self, measure: Measure) -> u64 {
+        let used = measure.in_usage(self.usage);
+        match measure {
+            Measure::Usd => used + self.reserved.usd_nanos + self.lost.usd_nanos,
+            Measure::Tokens => used + self.reserved.tokens + self.lost.tokens,
+            Measure::ModelCalls => used + self.calls.model,
+            Measure::ToolCalls => used + self.calls.tool,
+            Measure::Time => self.lived,
+        }
+    }
+
+    /// What is short for a call, its bound, and how much of it is used.
+    fn check(&self, budget: &Budget, want: Want) -> Option<(Measure, u64, u64)> {
+        Measure::ALL.into_iter().find_map(|measure| {
+            let (limit, used) = (measure.bound(budget)?, self.measured(measure));
+            (used.saturating_add(measure.asked(want)) > limit).then_some((measure, limit, used))
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use relais_plan::{Call, Effect, Schema, Task};
 use serde_json::Value;
 
-use crate::book::{Allotment, Want};
+use crate::book::{Allotment, Room, Want};
 use crate::command::*;
 use crate::decide::{Again, Events, Step, Unready};
 use crate::event::*;
@@ -18,10 +18,7 @@ pub(crate) fn decide(step: Step<'_>, instance: &Instance, call: &Call) -> Events
     }
     match &instance.work {
         Work::Fresh if step.run.paused => Ok(Vec::new()),
-        Work::Fresh => match ask(step, call) {
-            Ok(event) => Ok(vec![event]),
-            Err(unready) => step.unready(unready),
-        },
+        Work::Fresh => asked(step, ask(step, call)),
         Work::Answered(answer) => answered(step, call, answer),
         Work::Received(_) if step.run.paused => Ok(Vec::new()),
         Work::Received(verdict) => approved(step, call, verdict),
@@ -30,27 +27,33 @@ pub(crate) fn decide(step: Step<'_>, instance: &Instance, call: &Call) -> Events
     }
 }
 
-fn ask(step: Step<'_>, call: &Call) -> Result<Event, Unready> {
+/// Nothing is asked while the budget is short and something may come back.
+type Asked = Result<Option<Event>, Unready>;
+
+fn asked(step: Step<'_>, asked: Asked) -> Events {
+    match asked {
+        Ok(event) => Ok(event.into_iter().collect()),
+        Err(unready) => step.unready(unready),
+    }
+}
+
+fn ask(step: Step<'_>, call: &Call) -> Asked {
     match &call.task {
         Task::Tool { tool, with } => ask_tool(step, tool, step.render(with)?),
-        Task::Workflow { workflow, plan } => ask_run(step, call, workflow, plan),
+        Task::Workflow { workflow, plan, takes } => ask_run(step, call, (workflow, plan), takes.as_ref()),
         Task::Agent { .. } => Err(Unready::Fail(Failure::new(ErrorKind::Internal, "an agent is not asked here"))),
     }
 }
 
-fn ask_tool(step: Step<'_>, tool: &str, arguments: Value) -> Result<Event, Unready> {
+fn ask_tool(step: Step<'_>, tool: &str, arguments: Value) -> Asked {
     if !arguments.is_object() {
         let message = format!("`with` of `{}` must give a map, not {}", step.plan().key, kind_of(&arguments));
         return Err(Unready::Fail(Failure::new(ErrorKind::Schema, message)));
     }
     if step.ctx.program.rule(tool).and_then(|r| r.approve).unwrap_or(false) {
-        return Ok(step.ask(crate::agent::approval(ToolUse {
-            id: String::new(),
-            tool: tool.to_owned(),
-            arguments,
-            garbled: None,
-            opaque: None,
-        })));
+        let (id, tool) = (String::new(), tool.to_owned());
+        let call = ToolUse { id, tool, arguments, garbled: None, opaque: None };
+        return Ok(Some(step.ask(crate::agent::approval(step, call))));
     }
     call_tool(step, tool, arguments)
 }
@@ -63,24 +66,25 @@ fn approved(step: Step<'_>, call: &Call, verdict: &Value) -> Events {
         let message = format!("a person said no to the call of `{tool}`{}", reason.unwrap_or_default());
         return step.fail(Failure::new(ErrorKind::Refused, message), Again::Never);
     }
-    match call_tool(step, tool, verdict["arguments"].clone()) {
-        Ok(event) => Ok(vec![event]),
-        Err(unready) => step.unready(unready),
-    }
+    asked(step, call_tool(step, tool, verdict["arguments"].clone()))
 }
 
-fn call_tool(step: Step<'_>, tool: &str, arguments: Value) -> Result<Event, Unready> {
+fn call_tool(step: Step<'_>, tool: &str, arguments: Value) -> Asked {
     let want = Want { tool_calls: 1, ..Want::default() };
-    step.run.room(step.ctx.program, (step.scope, step.node), want).map_err(Unready::Fail)?;
+    match step.run.room(step.ctx.program, (step.scope, step.node), want) {
+        Room::Enough => {}
+        Room::Later => return Ok(None),
+        Room::Short(failure) => return Err(Unready::Fail(failure)),
+    }
     let effect = effect_of(step, tool, &arguments);
-    Ok(step.ask(Command::CallTool { tool: tool.to_owned(), arguments, effect, use_id: None }))
+    Ok(Some(step.ask(Command::CallTool { tool: tool.to_owned(), arguments, effect, use_id: None })))
 }
 
 pub(crate) fn effect_of(step: Step<'_>, tool: &str, arguments: &Value) -> Effect {
     step.ctx.program.effect(tool, step.ctx.catalog.effect(tool, arguments))
 }
 
-fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Event, Unready> {
+fn ask_run(step: Step<'_>, call: &Call, (workflow, plan): (&str, &str), takes: Option<&Schema>) -> Asked {
     let depth = step.run.opened.parent.as_ref().map_or(0, |p| p.depth) + 1;
     if depth > MAX_DEPTH {
         let message = format!("workflows call each other more than {MAX_DEPTH} deep at `{}`", step.plan().key);
@@ -91,9 +95,13 @@ fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Ev
         None => Value::Object(Default::default()),
     };
     check_input(step, call.input_schema.as_ref(), &input)?;
+    check_input(step, takes, &input)?;
+    if step.run.is_used_up() && step.run.may_get_back() {
+        return Ok(None);
+    }
+    let budget = step.run.share();
     let id = step.run.next_command;
     let run = uuid::Uuid::new_v5(&step.run.id(), format!("run/{id}").as_bytes());
-    let budget = step.run.allotment();
     let start = StartRun {
         run,
         workflow: workflow.into(),
@@ -103,7 +111,7 @@ fn ask_run(step: Step<'_>, call: &Call, workflow: &str, plan: &str) -> Result<Ev
         depth,
         paid: Usage::default(),
     };
-    Ok(step.ask(Command::StartRun(Box::new(start))))
+    Ok(Some(step.ask(Command::StartRun(Box::new(start)))))
 }
 
 /// The input of a step against the schema of whoever takes it.
@@ -118,10 +126,10 @@ pub(crate) fn check_input(step: Step<'_>, schema: Option<&Schema>, input: &Value
 fn answered(step: Step<'_>, call: &Call, answer: &Answer) -> Events {
     match &answer.body {
         Body::Returned { value, .. } => returned(step, call, value),
-        Body::Ended { status, output, error } => match more_budget(step, error.as_ref(), &answer.usage) {
-            Some(again) => Ok(vec![again]),
-            None => ended(step, *status, output, error.as_ref()),
-        },
+        Body::Ended { error: Some(failure), .. } if failure.kind == ErrorKind::Budget => {
+            short_child(step, failure, &answer.usage)
+        }
+        Body::Ended { status, output, error } => ended(step, *status, output, error.as_ref()),
         Body::Failed(failure) => step.fail(failure.clone(), Again::Allowed),
         Body::Cancelled => {
             let failure = Failure::new(ErrorKind::Cancelled, "the call was cancelled from outside");
@@ -150,19 +158,23 @@ fn returned(step: Step<'_>, call: &Call, value: &Stored) -> Events {
     }
 }
 
-/// A child that came back short of budget goes on with more, as long as there is some and it gets somewhere with it.
-fn more_budget(step: Step<'_>, error: Option<&Failure>, used: &Usage) -> Option<Event> {
-    let child = step.instance()?.child.as_ref()?;
-    if error?.kind != ErrorKind::Budget || used.is_zero() {
-        return None;
+/// A child that came back short of budget goes on with more, as long as there is some or some may come back.
+fn short_child(step: Step<'_>, failure: &Failure, used: &Usage) -> Events {
+    let Some(child) = step.instance().and_then(|instance| instance.child.as_ref()) else {
+        return ended(step, RunStatus::Failed, &Stored::null(), Some(failure));
+    };
+    let budget = child.budget.plus(&step.run.more(used));
+    if budget != child.budget {
+        let mut paid = child.paid;
+        paid.add(used);
+        return Ok(vec![step.ask(Command::StartRun(Box::new(StartRun { budget, paid, ..(**child).clone() })))]);
     }
-    let budget = child.budget.plus(&step.run.allotment());
-    if budget == child.budget {
-        return None;
+    if step.run.may_get_back() {
+        return Ok(Vec::new());
     }
-    let mut paid = child.paid;
-    paid.add(used);
-    Some(step.ask(Command::StartRun(Box::new(StartRun { budget, paid, ..(**child).clone() }))))
+    let spent = step.run.spent(step.ctx.program);
+    let message = format!("{}; of the run that called it {spent}", failure.message);
+    ended(step, RunStatus::Failed, &Stored::null(), Some(&Failure::new(ErrorKind::Budget, message)))
 }
 
 /// A child that stopped is a child that completed, to its parent.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::event::{Blob, Millis, RunId, RunStatus, Stored};
 use relais_plan::schema::{self, Violation};
-use relais_plan::{Budget, Effect, Schema};
+use relais_plan::{Budget, Effect, People, Schema};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -16,6 +16,9 @@ pub enum Command {
         /// What is said before this call. Earlier messages are in the journal already.
         say: Vec<Message>,
         reserve: Reserve,
+        /// Tools that are offered from now on beside those of the agent, because what is said refers to what they read.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        lend: Vec<String>,
     },
     CallTool {
         tool: String,
@@ -50,6 +53,8 @@ pub struct Question {
     /// The tool call that waits for a yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approves: Option<ToolUse>,
+    #[serde(default, skip_serializing_if = "People::is_default")]
+    pub people: People,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +110,26 @@ pub enum Message {
     },
 }
 
+/// Bytes per token, where nobody has counted.
+const BYTES_PER_TOKEN: u64 = 3;
+
+/// About how many tokens so many bytes are.
+pub fn tokens_of(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
+impl Message {
+    /// About how many bytes of it a model reads.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Message::System { text } | Message::User { text } | Message::Tool { text, .. } => text.len() as u64,
+            Message::Assistant { text, calls } => {
+                text.len() as u64 + calls.iter().map(|c| c.arguments.to_string().len() as u64 + 40).sum::<u64>()
+            }
+        }
+    }
+}
+
 /// A tool call that a model asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {
@@ -120,7 +145,7 @@ pub struct ToolUse {
 }
 
 /// What the performer sends to a model; made from the fold by `engine::request`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Request {
     pub model: String,
     pub messages: Vec<Message>,
@@ -130,6 +155,14 @@ pub struct Request {
     pub output_schema: Option<Value>,
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
+    /// What it is reckoned to take, for providers that count tokens by the minute.
+    pub tokens: u64,
+    /// Another model stands by; it is asked after one more try.
+    pub has_spare: bool,
+    /// A rate limit fails the call: the step's own retries are what waits.
+    pub fails_when_limited: bool,
+    /// Until the step's time is over.
+    pub time_left_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -218,6 +251,14 @@ pub struct Usage {
     pub tool_calls: u64,
     #[serde(skip_serializing_if = "is_zero_u64")]
     pub retries: u64,
+    /// Tokens that nobody counted: part of `prompt` and `completion`, where the provider reported none.
+    #[serde(skip_serializing_if = "is_zero_u64")]
+    pub estimated: u64,
+    /// How often and how long providers were waited for.
+    #[serde(skip_serializing_if = "is_zero_u64")]
+    pub waits: u64,
+    #[serde(skip_serializing_if = "is_zero_u64")]
+    pub wait_ms: u64,
 }
 
 impl Usage {
@@ -240,6 +281,9 @@ impl Usage {
             model_calls: self.model_calls.saturating_sub(earlier.model_calls),
             tool_calls: self.tool_calls.saturating_sub(earlier.tool_calls),
             retries: self.retries.saturating_sub(earlier.retries),
+            estimated: self.estimated.saturating_sub(earlier.estimated),
+            waits: self.waits.saturating_sub(earlier.waits),
+            wait_ms: self.wait_ms.saturating_sub(earlier.wait_ms),
         }
     }
 
@@ -252,6 +296,9 @@ impl Usage {
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
         self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
         self.retries = self.retries.saturating_add(other.retries);
+        self.estimated = self.estimated.saturating_add(other.estimated);
+        self.waits = self.waits.saturating_add(other.waits);
+        self.wait_ms = self.wait_ms.saturating_add(other.wait_ms);
     }
 }
 
@@ -302,11 +349,13 @@ pub enum ErrorKind {
     /// A `once` call may or may not have happened.
     Uncertain,
     Cancelled,
+    /// Whoever works on the run dies of it, again and again.
+    Crash,
     Internal,
 }
 
 impl ErrorKind {
-    pub const ALL: [ErrorKind; 15] = [
+    pub const ALL: [ErrorKind; 16] = [
         ErrorKind::Config,
         ErrorKind::Schema,
         ErrorKind::Reference,
@@ -321,6 +370,7 @@ impl ErrorKind {
         ErrorKind::Limit,
         ErrorKind::Uncertain,
         ErrorKind::Cancelled,
+        ErrorKind::Crash,
         ErrorKind::Internal,
     ];
 
@@ -340,6 +390,7 @@ impl ErrorKind {
             ErrorKind::Limit => "limit",
             ErrorKind::Uncertain => "uncertain",
             ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Crash => "crash",
             ErrorKind::Internal => "internal",
         }
     }

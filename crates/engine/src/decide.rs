@@ -133,8 +133,9 @@ fn decide_all(ctx: &Context<'_>, run: &mut Run, turn: &mut Turn) -> Result<(), C
                 let Some(scope) = scope else { break };
                 blocked.push(scope);
                 run.agenda.remove(&scope);
+                run.thirsty.remove(&scope);
             }
-            Decided::Nothing if scope.is_none() && run.agenda.is_empty() => break,
+            Decided::Nothing if scope.is_none() && run.agenda.is_empty() && run.thirsty.is_empty() => break,
             Decided::Nothing => forget(run, scope),
         }
         if run.closed.is_some() || turn.bytes > MAX_TURN_BYTES {
@@ -164,9 +165,11 @@ fn next_decision(ctx: &Context<'_>, run: &Run) -> (Decided, Option<ScopeId>) {
     if let Some(events) = crate::ending::run_timed_out(ctx, run) {
         return (Decided::Events(events), None);
     }
-    let outgrown = crate::ending::outgrown(ctx, run);
-    if !matches!(outgrown, Decided::Nothing) {
-        return (outgrown, None);
+    for end in [crate::ending::crashed, crate::ending::outgrown] {
+        let decided = end(ctx, run);
+        if !matches!(decided, Decided::Nothing) {
+            return (decided, None);
+        }
     }
     if run.stirred {
         let events = crate::ending::decide(ctx, run);
@@ -174,7 +177,9 @@ fn next_decision(ctx: &Context<'_>, run: &Run) -> (Decided, Option<ScopeId>) {
             return (events, None);
         }
     }
-    let Some(scope) = run.agenda.first().copied() else { return (Decided::Nothing, None) };
+    // Who is short of budget comes last: what others do may leave something.
+    let next = run.agenda.first().or_else(|| run.thirsty.first());
+    let Some(scope) = next.copied() else { return (Decided::Nothing, None) };
     (decide_scope(ctx, run, scope), Some(scope))
 }
 
@@ -284,7 +289,7 @@ impl<'a> Step<'a> {
     }
 
     pub fn view(&self) -> View<'a> {
-        View { ctx: self.ctx, run: self.run, scope: self.scope, node: Some(self.node), event: None }
+        View { ctx: self.ctx, run: self.run, scope: self.scope, node: Some(self.node), event: None, own: None }
     }
 
     pub fn render(&self, template: &Template) -> Result<Value, Unready> {
@@ -306,21 +311,24 @@ impl<'a> Step<'a> {
     }
 
     pub fn complete_to(&self, output: Option<Stored>, text: Option<String>, to: Option<NodeId>, jump: bool) -> Events {
-        let vars = match self.assigned() {
+        let vars = match self.assigned(output.as_ref()) {
             Ok(vars) => vars,
             Err(unready) => return self.unready(unready),
         };
         let mut left = Left::new(self.scope, self.node, StepStatus::Completed);
-        let output = output.or_else(|| (!vars.is_empty()).then(|| Stored::Value(Value::Object(vars.clone()))));
+        // A `set` gives what it wrote; other steps that write have an output of their own.
+        let writes = !vars.is_empty() && matches!(self.plan().op, Op::Choose { .. });
+        let output = output.or_else(|| writes.then(|| Stored::Value(Value::Object(vars.clone()))));
         (left.output, left.text, left.vars) = (output, text, vars);
         left.undo = self.plan().undo;
         Ok(self.leave(left, to, jump))
     }
 
-    fn assigned(&self) -> Result<Map<String, Value>, Unready> {
+    fn assigned(&self, own: Option<&Stored>) -> Result<Map<String, Value>, Unready> {
+        let view = View { own, ..self.view() };
         let mut vars = Map::new();
         for (name, template) in &self.plan().assign {
-            vars.insert(name.clone(), self.render(template)?);
+            vars.insert(name.clone(), template.render(&view)?);
         }
         Ok(vars)
     }

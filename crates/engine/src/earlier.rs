@@ -1,8 +1,8 @@
 //! `earlier`: what the steps before this one gave, in written order, as formats show it that hand every output on.
 //!
-//! Each is `{id, path, agent, output}`; the path of a child of a parallel step is `parent/child`. A lane sees what was
-//! done before its block and, in a DAG, what it needs; never its siblings. A step that is gone back to also sees what it
-//! gave itself the last time.
+//! Each is `{id, path, agent, output, said}`, where `said` is the output as its agent said it; the path of a child of a
+//! parallel step is `parent/child`. A lane sees what was done before its block and, in a DAG, what it needs; never its
+//! siblings. A step that is gone back to also sees what it gave itself the last time.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ impl Found<'_, '_> {
                 self.step(scope, *node, prefix)?;
             } else if let Some(former) = &step.former {
                 let output = self.view.stored(former)?.into_owned();
-                self.add(*node, prefix, output);
+                self.add(*node, prefix, output, None);
             }
         }
         Ok(())
@@ -62,7 +62,8 @@ impl Found<'_, '_> {
             }
             Op::Call(_) | Op::Each(_) | Op::Wait(Until::Person(_)) => {
                 let output = self.view.output(scope, node)?.into_owned();
-                self.add(node, prefix, output);
+                let said = self.view.run.instance(scope, node).and_then(|step| step.text.clone());
+                self.add(node, prefix, output, said);
                 Ok(())
             }
             // The steps of an arm stand in the same scope; the others have nothing to hand on.
@@ -70,10 +71,12 @@ impl Found<'_, '_> {
         }
     }
 
-    fn add(&mut self, node: NodeId, prefix: &str, output: Value) {
+    fn add(&mut self, node: NodeId, prefix: &str, output: Value, said: Option<String>) {
         let plan = self.view.ctx.program.plan.node(node);
         let path = format!("{prefix}{}", plan.key);
-        self.list.push(json!({ "id": plan.key, "path": path, "agent": agent_of(plan), "output": output }));
+        let said = said.map_or_else(|| output.clone(), Value::String);
+        self.list
+            .push(json!({ "id": plan.key, "path": path, "agent": agent_of(plan), "output": output, "said": said }));
     }
 
     fn lanes(&mut self, scope: ScopeId, fan: NodeId, lanes: BTreeSet<u32>, prefix: &str) -> Result<(), EvalError> {

@@ -7,6 +7,7 @@ use crate::command::*;
 use crate::decide::{Context, Decided, Events, NotLoaded, Step, Unready, cancel_scope};
 use crate::event::*;
 use crate::names::View;
+use crate::rewind::step_path;
 use crate::run::*;
 
 /// Exit steps of a cancelled run may take so long.
@@ -87,14 +88,36 @@ pub(crate) fn run_timed_out(ctx: &Context<'_>, run: &Run) -> Option<Vec<Event>> 
     Some(end_body(ctx, run, StepStatus::Failed, false, None, Some(error)))
 }
 
-/// The run has come to more steps than one run may have, or to more of variables. No policy of a step may let that pass, so the body ends. Undo
-/// and exit steps have as many again; beyond them, what is at work is cancelled.
-pub(crate) fn outgrown(ctx: &Context<'_>, run: &Run) -> Decided {
-    let Some(failure) = outgrown_in(ctx, run) else { return Decided::Nothing };
+/// Whoever takes the run up dies of it. No policy of a step may let that pass, so the body ends; a person may resume it.
+pub(crate) fn crashed(ctx: &Context<'_>, run: &Run) -> Decided {
+    if run.recoveries <= ctx.program.plan.limits.max_recoveries {
+        return Decided::Nothing;
+    }
+    let at: Vec<String> = run.in_flight().map(|(_, owed)| step_path(ctx.program, run, owed.scope, owed.node)).collect();
+    let at = if at.is_empty() { String::new() } else { format!(" at `{}`", at.join("`, `")) };
+    let message = format!(
+        "the run was taken over {} times without getting further{at}: each time the process that worked on it ended; \
+         resume it when the reason is gone",
+        run.recoveries
+    );
+    end_or_cancel(ctx, run, Failure::new(ErrorKind::Crash, message))
+}
+
+/// Ends the body as failed; what comes behind it is cancelled.
+fn end_or_cancel(ctx: &Context<'_>, run: &Run, failure: Failure) -> Decided {
     match &run.ending {
         None => Decided::Events(end_body(ctx, run, StepStatus::Failed, false, None, Some(failure))),
         Some(Ending { at_work: Some(scope), .. }) => cancel_exit(ctx, run, *scope),
         Some(Ending { at_work: None, .. }) => cancel_detached(ctx, run),
+    }
+}
+
+/// The run has come to more steps than one run may have, or to more of variables. No policy of a step may let that pass, so the body ends. Undo
+/// and exit steps have as many again; beyond them, what is at work is cancelled.
+pub(crate) fn outgrown(ctx: &Context<'_>, run: &Run) -> Decided {
+    match outgrown_in(ctx, run) {
+        Some(failure) => end_or_cancel(ctx, run, failure),
+        None => Decided::Nothing,
     }
 }
 
@@ -219,7 +242,7 @@ pub(crate) fn settle_body(ctx: &Context<'_>, run: &Run) -> Events {
 
 fn body_output(ctx: &Context<'_>, run: &Run) -> Result<Stored, Unready> {
     let plan = &ctx.program.plan;
-    let view = View { ctx, run, scope: BODY, node: None, event: None };
+    let view = View { ctx, run, scope: BODY, node: None, event: None, own: None };
     if plan.output.is_none()
         && plan.output_schema.is_none()
         && let Some(stored) = last_stored(run)
@@ -282,6 +305,8 @@ fn close(ctx: &Context<'_>, run: &Run, ending: &Ending) -> Result<Event, NotLoad
     let output = match &ending.output {
         Some(output) => Some(output.clone()),
         None if status == RunStatus::PartialSuccess => last_output(ctx, run)?,
+        // What its last step gave is not what the workflow was to give.
+        None if status == RunStatus::Failed => None,
         None => last_stored(run),
     };
     Ok(Event::Closed { status, output, error: ending.error.clone() })
@@ -295,7 +320,7 @@ fn last_output(ctx: &Context<'_>, run: &Run) -> Result<Option<Stored>, NotLoaded
     if let Some(stored) = last_stored(run) {
         return Ok(Some(stored));
     }
-    match (View { ctx, run, scope: BODY, node: None, event: None }).scope_output(BODY) {
+    match (View { ctx, run, scope: BODY, node: None, event: None, own: None }).scope_output(BODY) {
         Ok(value) => Ok(Some(Stored::Value(value.into_owned()))),
         Err(EvalError::Load(hash)) => Err(NotLoaded(hash)),
         Err(EvalError::Reference(_) | EvalError::Type(_) | EvalError::Limit(_)) => Ok(None),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::command::{Answer, Command, Failure};
+use relais_plan::tags::Tags;
 use relais_plan::{Budget, NodeId};
 
 /// Milliseconds since 1970, UTC.
@@ -148,6 +149,12 @@ pub struct Target {
     /// The trace that whoever started it is in, as a W3C `traceparent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// How its tools had changed since the version was made, in words, when it was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<String>,
+    /// Words of people's own that the run is found by.
+    #[serde(skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 impl Target {
@@ -333,8 +340,20 @@ pub enum Stored {
 pub struct Blob {
     pub hash: String,
     pub bytes: u64,
-    /// First words of it, for people and prompts.
+    /// What it is, in a line, for people and prompts.
     pub summary: String,
+    /// What the model hears of it, where a tool returned it to an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Told>,
+}
+
+/// What a model hears of a tool's result that is stored by its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub text: String,
+    /// Only its beginning, and how to read on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 impl Stored {
@@ -360,6 +379,8 @@ pub enum StepStatus {
 pub enum RunStatus {
     Pending,
     Running,
+    /// Shown of a run that somebody worked on who is gone. Never kept.
+    Interrupted,
     Waiting,
     Completed,
     Stopped,
@@ -369,7 +390,7 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    /// Those of a run that has not reached an end.
+    /// Those of a run that has not reached an end, as they are kept.
     pub const UNFINISHED: [RunStatus; 3] = [RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
     /// The ends.
     pub const FINAL: [RunStatus; 5] =
@@ -379,14 +400,19 @@ impl RunStatus {
         RunStatus::UNFINISHED.into_iter().chain(RunStatus::FINAL)
     }
 
+    /// All that people are shown.
+    pub fn shown() -> impl Iterator<Item = RunStatus> {
+        RunStatus::all().chain([RunStatus::Interrupted])
+    }
+
     /// The status that a word names.
     pub fn named(word: &str) -> Option<RunStatus> {
-        RunStatus::all().find(|status| status.word() == word)
+        RunStatus::shown().find(|status| status.word() == word)
     }
 
     /// Reached an end.
     pub fn is_final(self) -> bool {
-        !matches!(self, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)
+        RunStatus::FINAL.contains(&self)
     }
 
     pub fn is_success(self) -> bool {
@@ -397,6 +423,7 @@ impl RunStatus {
         match self {
             RunStatus::Pending => "pending",
             RunStatus::Running => "running",
+            RunStatus::Interrupted => "interrupted",
             RunStatus::Waiting => "waiting",
             RunStatus::Completed => "completed",
             RunStatus::Stopped => "stopped",

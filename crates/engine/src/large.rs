@@ -35,7 +35,7 @@ pub fn large_output(ctx: &Context<'_>, run: &Run, scope: ScopeId, node: NodeId) 
     if let Some(Stored::Value(_)) = run.instance(scope, node).and_then(|step| step.output.as_ref()) {
         return Ok(None);
     }
-    let view = View { ctx, run, scope, node: Some(node), event: None };
+    let view = View { ctx, run, scope, node: Some(node), event: None, own: None };
     match view.output(scope, node) {
         Ok(value) if value.to_string().len() as u64 > ctx.program.plan.limits.inline_bytes => {
             Ok(Some(format!("{value:#}\n")))

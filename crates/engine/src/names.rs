@@ -17,6 +17,8 @@ pub(crate) struct View<'a> {
     /// The node at hand, for `on_missing` and for `previous` in a DAG.
     pub node: Option<NodeId>,
     pub event: Option<&'a Value>,
+    /// What the node at hand gives, when it is about to complete.
+    pub own: Option<&'a Stored>,
 }
 
 impl Names for View<'_> {
@@ -29,7 +31,7 @@ impl Names for View<'_> {
             Root::Item => self.item(),
             Root::Index => Ok(Cow::Owned(json!(self.turn_of_loop().map(|(_, _, number)| number)))),
             Root::Loop => self.loop_facts().map(Cow::Owned),
-            Root::Vars => Ok(Cow::Owned(Value::Object(self.run.vars(self.scope)))),
+            Root::Vars => Ok(Cow::Owned(Value::Object(self.variables()))),
             Root::Run => Ok(Cow::Owned(self.run_facts())),
             Root::Workflow => Ok(Cow::Owned(json!({ "name": self.run.opened.workflow }))),
             Root::Now => Ok(Cow::Owned(Value::String(relais_plan::time::format_instant(self.run.at)))),
@@ -39,7 +41,15 @@ impl Names for View<'_> {
     }
 
     fn variable(&self, name: &str) -> Option<Cow<'_, Value>> {
-        self.run.variable(self.scope, name).map(Cow::Borrowed)
+        let mut wrote = self.writers().into_iter().map(|scope| &self.run.scope(scope).wrote);
+        wrote.find_map(|wrote| wrote.get(name)).map(|value| Cow::Borrowed(&**value))
+    }
+
+    fn reader(&self) -> Option<String> {
+        Some(match self.node {
+            Some(node) => format!("step `{}`", self.ctx.program.plan.node(node).key),
+            None => "the output of the workflow".to_owned(),
+        })
     }
 
     fn missing_is_null(&self) -> bool {
@@ -69,7 +79,44 @@ impl View<'_> {
             "user": opened.user,
             "thread": opened.thread,
             "files": files_folder(opened),
+            "usage": usage_facts(&self.run.usage),
         })
+    }
+
+    /// The scopes whose variables are seen from here, innermost first: each on the way up, and in a DAG the lanes that
+    /// its lane needs, directly or through others.
+    fn writers(&self) -> Vec<ScopeId> {
+        let mut writers = Vec::new();
+        let mut at = Some(self.scope);
+        while let Some(scope) = at {
+            writers.push(scope);
+            writers.extend(self.needed_lanes(scope));
+            at = self.run.scope(scope).parent.map(|(up, _)| up);
+        }
+        writers
+    }
+
+    /// The lanes that a lane needs and that completed, the last to end first.
+    fn needed_lanes(&self, scope: ScopeId) -> Vec<ScopeId> {
+        let place = self.run.scope(scope);
+        let Some((up, opener)) = place.parent.filter(|_| place.kind == ScopeKind::Lane) else { return Vec::new() };
+        let (Op::Fan(plan), Some(Work::Fan(work))) =
+            (&self.ctx.program.plan.node(opener).op, self.run.instance(up, opener).map(|i| &i.work))
+        else {
+            return Vec::new();
+        };
+        let needed = plan.needed(place.number);
+        let completed =
+            work.news.iter().rev().filter(|lane| needed.contains(lane)).filter_map(|lane| work.lanes.get(lane));
+        completed.filter(|lane| lane.status == Some(StepStatus::Completed)).filter_map(|lane| lane.scope).collect()
+    }
+
+    fn variables(&self) -> Map<String, Value> {
+        let mut vars = Map::new();
+        for scope in self.writers().into_iter().rev() {
+            vars.extend(self.run.scope(scope).wrote.iter().map(|(name, value)| (name.clone(), (**value).clone())));
+        }
+        vars
     }
 
     fn step(&self, key: &str, part: Part) -> Result<Cow<'_, Value>, EvalError> {
@@ -119,6 +166,9 @@ impl View<'_> {
 
     /// A node's output, put together from its lanes or bodies where it has them.
     pub fn output(&self, scope: ScopeId, node: NodeId) -> Result<Cow<'_, Value>, EvalError> {
+        if let Some(own) = self.own.filter(|_| (self.scope, self.node) == (scope, Some(node))) {
+            return self.stored(own);
+        }
         let Some(instance) = self.run.instance(scope, node) else { return Ok(Cow::Owned(Value::Null)) };
         if let Some(stored) = &instance.output {
             return self.stored(stored);
@@ -164,7 +214,7 @@ impl View<'_> {
     fn each_output(&self, each: &EachWork) -> Result<Value, EvalError> {
         let mut results = Vec::with_capacity(each.bodies.len());
         for scope in &each.bodies {
-            results.push(self.scope_output(*scope)?.into_owned());
+            results.push(self.item_output(*scope)?);
         }
         let ended_by = each.ended.unwrap_or(EndedBy::Items);
         let mut out = json!({ "results": results, "count": each.bodies.len(), "ended_by": ended_by });
@@ -172,6 +222,14 @@ impl View<'_> {
             out["truncated"] = json!(each.truncated);
         }
         Ok(out)
+    }
+
+    /// What an item gave; one that failed shows its error in its place.
+    fn item_output(&self, scope: ScopeId) -> Result<Value, EvalError> {
+        match &self.run.scope(scope).settled {
+            Some((StepStatus::Failed, error)) => Ok(json!({ "error": error })),
+            _ => Ok(self.scope_output(scope)?.into_owned()),
+        }
     }
 
     /// A sequence's output: that of its last completed step.
@@ -314,7 +372,7 @@ impl View<'_> {
 /// What a step gave, put together where it is a block, as `steps.ID.output` would. None where that takes a value that
 /// was not loaded.
 pub fn step_output(ctx: &Context<'_>, run: &Run, scope: ScopeId, node: NodeId) -> Option<Value> {
-    let view = View { ctx, run, scope, node: None, event: None };
+    let view = View { ctx, run, scope, node: None, event: None, own: None };
     view.output(scope, node).ok().map(Cow::into_owned)
 }
 
@@ -341,6 +399,18 @@ pub(crate) fn region_of(ctx: &Context<'_>, run: &Run, scope: ScopeId) -> Option<
         },
         (ScopeKind::Undo | ScopeKind::Lane | ScopeKind::Item, None) => None,
     }
+}
+
+/// What the run has used by now, its child runs as far as they have ended.
+fn usage_facts(usage: &crate::Usage) -> Value {
+    json!({
+        "usd": usage.usd_nanos as f64 / 1e9,
+        "tokens": usage.tokens(),
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "model_calls": usage.model_calls,
+        "tool_calls": usage.tool_calls,
+    })
 }
 
 fn absent(part: Part) -> Value {

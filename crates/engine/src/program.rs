@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use relais_plan::{Budget, Effect, NodeId, Op, Plan, RegionId, Task, ToolRule, Until};
+use relais_plan::{Agent, Budget, Effect, NodeId, Op, Plan, RegionId, Task, ToolRule, Until};
+use serde_json::Value;
+
+use crate::event::Stored;
 
 pub struct Program {
     pub plan: Arc<Plan>,
@@ -13,6 +16,8 @@ pub struct Program {
     dependents: HashMap<NodeId, Vec<Vec<u32>>>,
     /// Whether any step waits for an event.
     pub awaits_events: bool,
+    /// Whether a run of it may ask people.
+    pub asks_people: bool,
 }
 
 impl Program {
@@ -26,7 +31,8 @@ impl Program {
         });
         let dependents = fans.collect();
         let awaits_events = plan.nodes.iter().any(|node| matches!(&node.op, Op::Wait(Until::Event { .. })));
-        Program { hash, keys, dependents, awaits_events, plan: Arc::new(plan) }
+        let asks_people = crate::questions::asks_people(&plan);
+        Program { hash, keys, dependents, awaits_events, asks_people, plan: Arc::new(plan) }
     }
 
     pub fn find(&self, key: &str) -> Option<NodeId> {
@@ -37,17 +43,42 @@ impl Program {
         self.dependents.get(&fan).and_then(|lanes| lanes.get(lane as usize)).map_or(&[], Vec::as_slice)
     }
 
-    /// The budgets that bound a node: its own and, for an agent step, the agent's.
-    pub fn budgets(&self, node: NodeId) -> impl Iterator<Item = Budget> {
-        let node = self.plan.node(node);
-        let agent = match &node.op {
+    /// The agent of an agent step.
+    pub fn agent(&self, node: NodeId) -> Option<&Agent> {
+        match &self.plan.node(node).op {
             Op::Call(call) => match &call.task {
-                Task::Agent { agent, .. } => self.plan.agents.get(agent).map(|a| a.budget),
+                Task::Agent { agent, .. } => self.plan.agents.get(agent),
                 Task::Tool { .. } | Task::Workflow { .. } => None,
             },
             Op::Choose { .. } | Op::Fan(_) | Op::Each(_) | Op::Wait(_) | Op::End { .. } => None,
-        };
-        [Some(node.budget), agent].into_iter().flatten().filter(|b| !b.is_empty())
+        }
+    }
+
+    /// The number of an artifact's first version at a node. Where results are marked, versions count from 0, as they do
+    /// where such marks come from; elsewhere from 1.
+    pub fn first_version(&self, node: NodeId) -> usize {
+        let is_marked = self.agent(node).is_some_and(|agent| agent.result_mark);
+        if is_marked { 0 } else { 1 }
+    }
+
+    /// How many bytes of a tool's result the agent of a node is told at once; none where there is no agent.
+    pub fn result_limit(&self, node: NodeId, default: u64) -> Option<u64> {
+        self.agent(node).map(|agent| agent.result_limit.unwrap_or(default))
+    }
+
+    /// What a tool returned as the journal keeps it, and the bytes to be stored where they are many.
+    pub fn result(&self, node: NodeId, value: Value, default_limit: u64) -> (Stored, Option<(String, Vec<u8>)>) {
+        let inline = self.plan.limits.inline_bytes;
+        match self.result_limit(node, default_limit) {
+            Some(limit) => Stored::result(value, inline, limit),
+            None => Stored::new(value, inline),
+        }
+    }
+
+    /// The budgets that bound a node: its own and, for an agent step, the agent's.
+    pub fn budgets(&self, node: NodeId) -> impl Iterator<Item = Budget> {
+        let agent = self.agent(node).map(|agent| agent.budget);
+        [Some(self.plan.node(node).budget), agent].into_iter().flatten().filter(|b| !b.is_empty())
     }
 
     /// Is `inner` the block `outer` or inside it (within one region)?

@@ -27,6 +27,18 @@ impl Event {
     }
 }
 
+impl Event {
+    /// Something has come of the work on the run. That it was taken over has not, nor has what nobody heard of since.
+    pub(crate) fn gets_further(&self) -> bool {
+        match self {
+            Event::Answered { answer, .. } => !answer.is_uncertain(),
+            Event::Signalled { signal, .. } => matches!(signal, Signal::Resume(_) | Signal::Rewound(_)),
+            Event::Opened(_) | Event::Entered { .. } | Event::Asked { .. } | Event::Branched { .. } => true,
+            Event::Left(_) | Event::Received { .. } | Event::Settled { .. } | Event::Closed { .. } => true,
+        }
+    }
+}
+
 impl Run {
     /// Go on: after a pause, or from the first unfinished step of a run that ended.
     pub(crate) fn resumed(&mut self, resume: &Resume) -> Result<(), Corrupt> {
@@ -160,6 +172,9 @@ impl Run {
         if let Some(opened) = &rewind.opened {
             self.opened = (**opened).clone();
             (self.usage, self.lost, self.reserved) = Default::default();
+            // Whoever did it has paid for it.
+            let kept = self.scopes.iter_mut().flat_map(|scope| scope.steps.values_mut());
+            kept.for_each(|instance| instance.usage = Usage::default());
             self.started_at = self.at;
         }
         (self.closed, self.ended_at, self.ending) = (None, None, None);
@@ -533,40 +548,80 @@ impl Replace for Budget {
 }
 
 /// The journal of a fork: the other run's entries under a new identity, with nodes found again by their keys.
-pub fn translate(entries: &[Entry], from: &Program, to: &Program) -> Result<Vec<Entry>, String> {
+pub struct Translated {
+    /// Up to the first of them that the other plan cannot have.
+    pub entries: Vec<Entry>,
+    /// Why it ends there: what the other plan lacks.
+    pub lacks: Option<String>,
+}
+
+/// What one plan's journal would be with another plan.
+pub fn translate(entries: &[Entry], from: &Program, to: &Program) -> Translated {
     let map: Vec<Option<NodeId>> = from.plan.nodes.iter().map(|n| same_node(to, n)).collect();
-    let node = |id: &mut NodeId| -> Result<(), String> {
-        let key = from.plan.nodes.get(*id as usize).map_or("?", |n| n.key.as_str());
-        *id = map
-            .get(*id as usize)
-            .copied()
-            .flatten()
-            .ok_or_else(|| format!("the new definition has no step `{key}`"))?;
-        Ok(())
-    };
-    let mut entries = entries.to_vec();
-    for event in entries.iter_mut().flat_map(|e| &mut e.events) {
-        match event {
-            Event::Entered { node: n, .. } | Event::Asked { node: n, .. } => node(n)?,
-            Event::Branched { node: n, took, .. } => {
-                node(n)?;
-                match took {
-                    Took::Arm { to: Some(to), .. } => node(to)?,
-                    Took::Undo { node: undo, .. } => node(undo)?,
-                    Took::Arm { to: None, .. } | Took::Lanes(_) | Took::Skipped(_) | Took::Items { .. } => {}
-                    Took::Bodies(_) | Took::Ended(_) | Took::Exit(_) => {}
+    let mut translated = Translated { entries: Vec::new(), lacks: None };
+    for entry in entries {
+        let mut kept = Entry { events: Vec::new(), ..entry.clone() };
+        for event in &entry.events {
+            match moved(event, &map, from, to) {
+                Ok(event) => kept.events.push(event),
+                Err(lacks) => {
+                    translated.lacks = Some(lacks);
+                    break;
                 }
             }
-            Event::Left(left) => {
-                node(&mut left.node)?;
-                left.to.as_mut().map(&node).transpose()?;
-                left.undo.as_mut().map(&node).transpose()?;
-            }
-            Event::Opened(_) | Event::Answered { .. } | Event::Received { .. } | Event::Signalled { .. } => {}
-            Event::Settled { .. } | Event::Closed { .. } => {}
+        }
+        translated.entries.push(kept);
+        if translated.lacks.is_some() {
+            break;
         }
     }
-    Ok(entries)
+    translated
+}
+
+/// The event with the other plan's nodes, or what that plan lacks for it.
+fn moved(event: &Event, map: &[Option<NodeId>], from: &Program, to: &Program) -> Result<Event, String> {
+    let node = |id: &mut NodeId| -> Result<(), String> {
+        let key = from.plan.nodes.get(*id as usize).map_or("?", |n| n.key.as_str());
+        let there = map.get(*id as usize).copied().flatten();
+        *id = there.ok_or_else(|| format!("the new definition has no step `{key}`"))?;
+        Ok(())
+    };
+    let mut event = event.clone();
+    match &mut event {
+        Event::Entered { node: n, .. } | Event::Asked { node: n, .. } => node(n)?,
+        Event::Branched { node: n, took, .. } => {
+            let was = *n;
+            node(n)?;
+            match took {
+                Took::Arm { to: Some(to), .. } => node(to)?,
+                Took::Undo { node: undo, .. } => node(undo)?,
+                Took::Lanes(lanes) | Took::Skipped(lanes) => same_lanes(from, was, to, *n, lanes)?,
+                Took::Arm { to: None, .. } | Took::Items { .. } => {}
+                Took::Bodies(_) | Took::Ended(_) | Took::Exit(_) => {}
+            }
+        }
+        Event::Left(left) => {
+            node(&mut left.node)?;
+            left.to.as_mut().map(&node).transpose()?;
+            left.undo.as_mut().map(&node).transpose()?;
+        }
+        Event::Opened(_) | Event::Answered { .. } | Event::Received { .. } | Event::Signalled { .. } => {}
+        Event::Settled { .. } | Event::Closed { .. } => {}
+    }
+    Ok(event)
+}
+
+/// Lanes go by their numbers, so each must still be the one that it was.
+fn same_lanes(from: &Program, was: NodeId, to: &Program, is: NodeId, lanes: &[u32]) -> Result<(), String> {
+    let (Op::Fan(old), Op::Fan(new)) = (&from.plan.node(was).op, &to.plan.node(is).op) else { return Ok(()) };
+    let key = |fan: &relais_plan::Fan, lane: u32| fan.lanes.get(lane as usize).map(|lane| lane.key.clone());
+    match lanes.iter().find(|lane| key(old, **lane) != key(new, **lane)) {
+        None => Ok(()),
+        Some(lane) => {
+            let (block, lane) = (&from.plan.node(was).key, key(old, *lane).unwrap_or_default());
+            Err(format!("in the new definition `{lane}` is not where it was in `{block}`"))
+        }
+    }
 }
 
 fn same_node(to: &Program, node: &relais_plan::Node) -> Option<NodeId> {

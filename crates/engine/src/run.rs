@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use relais_plan::NodeId;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use crate::agent::breaker::Heard;
 use crate::command::*;
 use crate::event::*;
+use crate::questions::Yes;
 
 pub const BODY: ScopeId = 0;
 
@@ -54,6 +56,8 @@ pub struct Run {
     pub paused: bool,
     /// How often somebody asked to cancel, since the last resume.
     pub cancels: u32,
+    /// How often it was taken over in a row without getting further.
+    pub recoveries: u32,
     pub ending: Option<Ending>,
     pub closed: Option<Closing>,
     /// Steps that completed, at any depth.
@@ -69,6 +73,11 @@ pub struct Run {
     pub(crate) open_scopes: BTreeSet<ScopeId>,
     /// Scopes where something may have to be decided. A hint, not state: `turn` empties it.
     pub(crate) agenda: BTreeSet<ScopeId>,
+    /// Lines of control that are short of budget and wait until something comes back. A hint, too: those that are
+    /// looked at again and find nothing are put here anew.
+    pub(crate) starved: BTreeSet<ScopeId>,
+    /// Those of them that something may have come back for. Looked at when nothing else is left to decide.
+    pub(crate) thirsty: BTreeSet<ScopeId>,
     /// The run as a whole needs a decision (a signal, the end of the body). A hint, too.
     pub(crate) stirred: bool,
 }
@@ -79,6 +88,8 @@ pub struct Owed {
     pub node: NodeId,
     pub command: Box<Command>,
     pub asked_at: Millis,
+    /// Who has said yes to a question that needs several, in order.
+    pub yes: Vec<Yes>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -252,9 +263,10 @@ pub struct AgentWork {
     pub empties: u32,
     /// The calls of the last reply.
     pub uses: Vec<Use>,
-    /// The same call with the same result, so often in a row.
-    pub repeats: u32,
-    pub last_use: Option<(String, Value, String)>,
+    /// The last calls and what came of them, as far back as loops are looked for.
+    pub recent: Vec<Heard>,
+    /// Tools that are offered beside those of the agent.
+    pub lent: Vec<String>,
     /// A `once` tool has been asked, so the history must be kept.
     pub once: bool,
     /// Waiting before the whole step is tried again.
@@ -370,7 +382,12 @@ impl Run {
 
     /// Nothing follows from what a scope has come to: the lanes that ended need not be looked at again.
     pub(crate) fn looked_at(&mut self, scope: ScopeId) {
-        self.agenda.remove(&scope);
+        let first = self.agenda.remove(&scope);
+        self.thirsty.remove(&scope);
+        if self.is_short(scope) {
+            let waiting = if first { &mut self.thirsty } else { &mut self.starved };
+            waiting.insert(scope);
+        }
         let Some(place) = self.scopes.get_mut(scope as usize).filter(|_| !self.paused) else { return };
         if let At::In(node) = place.at
             && let Some(Work::Fan(fan)) = place.steps.get_mut(&node).map(|i| &mut i.work)
@@ -379,39 +396,31 @@ impl Run {
         }
     }
 
+    /// A call that could be made and was not, after all was decided that can be: the budget is short.
+    fn is_short(&self, scope: ScopeId) -> bool {
+        let place = self.scope(scope);
+        let At::In(node) = place.at else { return false };
+        let Some(instance) = place.steps.get(&node).filter(|_| !self.paused && place.settled.is_none()) else {
+            return false;
+        };
+        let calls = matches!(instance.work, Work::Fresh | Work::Answered(_) | Work::Received(_) | Work::Agent(_));
+        calls && instance.commands().is_empty()
+    }
+
+    /// Something may have come back for those who wait for it.
+    pub(crate) fn come_back(&mut self) {
+        self.thirsty.append(&mut self.starved);
+    }
+
     /// Something is left to decide: once a value is loaded, or in a further turn where one was not enough.
     pub fn has_decisions(&self) -> bool {
-        !self.paused && !self.agenda.is_empty()
+        let is_open = !self.agenda.is_empty() || !self.thirsty.is_empty();
+        is_open && !self.paused
     }
 
     /// Commands that need somebody alive to perform them now.
     pub fn in_flight(&self) -> impl Iterator<Item = (CommandId, &Owed)> {
         self.owed.iter().filter(|(_, o)| o.command.is_active()).map(|(id, o)| (*id, o))
-    }
-
-    /// One of the variables that a scope sees: the innermost of that name.
-    pub(crate) fn variable(&self, scope: ScopeId, name: &str) -> Option<&Value> {
-        let mut at = Some(scope);
-        while let Some(id) = at {
-            if let Some(value) = self.scope(id).wrote.get(name) {
-                return Some(value);
-            }
-            at = self.scope(id).parent.map(|(up, _)| up);
-        }
-        None
-    }
-
-    /// The variables that a scope sees.
-    pub fn vars(&self, scope: ScopeId) -> Map<String, Value> {
-        let mut chain = vec![scope];
-        while let Some((up, _)) = self.scope(chain[chain.len() - 1]).parent {
-            chain.push(up);
-        }
-        let mut vars = Map::new();
-        for id in chain.into_iter().rev() {
-            vars.extend(self.scope(id).wrote.iter().map(|(k, v)| (k.clone(), (**v).clone())));
-        }
-        vars
     }
 }
 
@@ -443,7 +452,7 @@ impl PartialEq for Run {
             && self.undoable == other.undoable
             && self.effects == other.effects
             && self.sent == other.sent
-            && (self.paused, self.cancels) == (other.paused, other.cancels)
+            && (self.paused, self.cancels, self.recoveries) == (other.paused, other.cancels, other.recoveries)
             && self.ending == other.ending
             && self.closed == other.closed
             && self.completed_steps == other.completed_steps

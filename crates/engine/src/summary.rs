@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Awaiting, Command, Failure, Usage};
+use crate::command::{Awaiting, Command, ErrorKind, Failure, Usage};
 use crate::event::{CommandId, Event, Millis, Opened, RunId, RunStatus, Target};
 use crate::program::Program;
 use crate::run::{Owed, Run};
@@ -44,7 +44,23 @@ pub fn summary(program: &Program, run: &Run) -> Summary {
     }
 }
 
+/// What a run with this tag is found by.
+pub fn tag_mark(key: &str, value: &str) -> String {
+    format!("{key}={value}")
+}
+
+/// What a run that ended with such an error is found by. No tag has this form.
+pub fn error_mark(kind: ErrorKind) -> String {
+    format!("error:{}", kind.word())
+}
+
 impl Summary {
+    /// What the run is found by besides the columns of its row: its tags, and the kind of its error.
+    pub fn marks(&self) -> Vec<String> {
+        let tags = self.target.tags.iter().map(|(key, value)| tag_mark(key, value));
+        tags.chain(self.error.iter().map(|error| error_mark(error.kind))).collect()
+    }
+
     /// The row of a run that nobody has taken up yet.
     pub fn pending(run: &Run) -> Summary {
         let Opened { workflow, plan, user, thread, parent, target, .. } = &run.opened;

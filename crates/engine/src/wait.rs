@@ -67,7 +67,8 @@ fn question(step: Step<'_>, ask: &Ask) -> Result<Command, Unready> {
     };
     let deadline = ask.deadline_ms.map(|ms| step.run.at.saturating_add(ms as Millis));
     let answer = ask.answer.json().clone();
-    Ok(Command::AskPerson(Box::new(Question { question, show, answer, deadline, approves: None })))
+    let people = ask.people.clone();
+    Ok(Command::AskPerson(Box::new(Question { question, show, answer, deadline, approves: None, people })))
 }
 
 /// Ten years: a longer wait is a mistake in the unit.

@@ -8,20 +8,22 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientConfig, ClientRequest, Implementation, ListToolsRequest,
+    CallToolRequestParams, CallToolResponse, ClientConfig, ClientRequest, ErrorCode, Implementation, ListToolsRequest,
     PaginatedRequestParams, ProtocolVersion, RequestMetaObject, SubscriptionFilter,
 };
 use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService, ServiceError};
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport, Transport};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient};
 use serde_json::{Map, Value};
 
 use crate::child::{Child, LastWords, Meter};
 use crate::content;
 use crate::error::{Kind, Trouble};
+use crate::lent::Lender;
 use crate::server::{Limits, RemoteTool, ServerConfig};
+use crate::sse::{self, Sse};
 
 /// More tools than any model can choose from.
 const TOOLS_MAX: usize = 1_000;
@@ -47,6 +49,7 @@ pub struct Connection {
 }
 
 /// Hears that the list of tools has changed.
+#[derive(Clone, Default)]
 struct Listener {
     changed: Arc<AtomicBool>,
 }
@@ -66,49 +69,95 @@ impl ClientHandler for Listener {
 }
 
 impl Connection {
-    /// Tries both eras at once, then the old handshake alone on a fresh connection: some servers end at the first
-    /// message they do not know.
-    pub async fn start(config: &ServerConfig, words: &LastWords) -> Result<Connection, Trouble> {
-        match Connection::open(config, words, both_eras()).await {
-            Err(trouble) if trouble.kind == Kind::Unreachable => {
-                let handshake = Connection::open(config, words, ClientLifecycleMode::Initialize).await;
-                handshake.map_err(|second| if second.kind == Kind::Config { second } else { trouble })
-            }
+    /// Asks in both eras. A program that ends at the first message it does not know is started once more, for the old
+    /// handshake alone; an address is also asked in the transport of 2024-11-05.
+    pub async fn start(config: &ServerConfig, words: &LastWords, time: Duration) -> Result<Connection, Trouble> {
+        let opened = match (&config.command, &config.url) {
+            (Some(program), None) => Connection::of_program(program, config, words, Some(era_time(time))).await,
+            (None, Some(url)) => Connection::of_address(url, config, words, both_eras()).await,
+            _ => return Err(Trouble::new(Kind::Config, "give it either a `command` or a `url`, and not both")),
+        };
+        let trouble = match opened {
+            Err(trouble) if trouble.kind == Kind::Unreachable => trouble,
+            other => return other,
+        };
+        let again = match (&config.command, &config.url) {
+            (Some(program), _) => Connection::of_program(program, config, words, None).await,
+            (None, Some(url)) => Connection::in_older_ways(url, config, words).await,
+            (None, None) => return Err(trouble),
+        };
+        again.map_err(|second| if second.kind == Kind::Config { second } else { trouble })
+    }
+
+    /// The old handshake, then the transport before it.
+    async fn in_older_ways(url: &str, config: &ServerConfig, words: &LastWords) -> Result<Connection, Trouble> {
+        match Connection::of_address(url, config, words, ClientLifecycleMode::Initialize).await {
+            Err(trouble) if trouble.kind == Kind::Unreachable => Connection::of_events(url, config, words).await,
             other => other,
         }
     }
 
-    async fn open(config: &ServerConfig, words: &LastWords, mode: ClientLifecycleMode) -> Result<Connection, Trouble> {
-        let changed = Arc::new(AtomicBool::new(false));
-        let listener = Listener { changed: changed.clone() };
-        let meter = Meter::default();
-        let (service, child) = match (&config.command, &config.url) {
-            (Some(program), None) => {
-                let started = Child::start(program, &config.args, &config.env, words, &meter);
-                let (mut child, pipes) = started.map_err(|error| cannot_start(program, &error))?;
-                let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin);
-                match listener.serve_with_lifecycle(transport, mode).await {
-                    Ok(service) => (service, Some(child)),
-                    Err(error) => return Err(not_served(&error, child.ending().await, &meter)),
-                }
-            }
-            (None, Some(url)) => {
-                let served = listener.serve_with_lifecycle(http_transport(url, config)?, mode).await;
-                (served.map_err(|error| not_served(&error, None, &meter))?, None)
-            }
-            _ => return Err(Trouble::new(Kind::Config, "give it either a `command` or a `url`, and not both")),
+    /// `stateless`: how long the server may take to answer in that era before it is asked in the other, on the same
+    /// pipes; none: it is asked in the other at once.
+    async fn of_program(
+        program: &str,
+        config: &ServerConfig,
+        words: &LastWords,
+        stateless: Option<Duration>,
+    ) -> Result<Connection, Trouble> {
+        let (listener, meter) = (Listener::default(), Meter::default());
+        let started = Child::start(program, &config.args, &config.env, words, &meter);
+        let (mut child, pipes) = started.map_err(|error| cannot_start(program, &error))?;
+        let lender = Lender::new(AsyncRwTransport::new_client(pipes.stdout, pipes.stdin));
+        let served = match stateless {
+            Some(time) => asked_first(&lender, &listener, time).await,
+            None => None,
         };
+        let served = match (served, lender.lend(false)) {
+            (Some(served), _) => served,
+            (None, Some(pipes)) => listener.clone().serve_with_lifecycle(pipes, ClientLifecycleMode::Initialize).await,
+            (None, None) => Err(ClientInitializeError::ConnectionClosed("the pipes are gone".to_owned())),
+        };
+        match served {
+            Ok(service) => Ok(Connection::new(service, Some(child), listener, words, meter)),
+            Err(error) => Err(not_served(&error, child.ending().await, &meter)),
+        }
+    }
+
+    async fn of_address(
+        url: &str,
+        config: &ServerConfig,
+        words: &LastWords,
+        mode: ClientLifecycleMode,
+    ) -> Result<Connection, Trouble> {
+        let (listener, meter) = (Listener::default(), Meter::default());
+        let served = listener.clone().serve_with_lifecycle(http_transport(url, config)?, mode).await;
+        let service = served.map_err(|error| not_served(&error, None, &meter))?;
+        Ok(Connection::new(service, None, listener, words, meter))
+    }
+
+    async fn of_events(url: &str, config: &ServerConfig, words: &LastWords) -> Result<Connection, Trouble> {
+        let (listener, meter) = (Listener::default(), Meter::default());
+        let (client, headers) = http_client(url, config)?;
+        let opened = Sse::open(client, url, headers).await;
+        let opened = opened.map_err(|error| Trouble::new(Kind::Unreachable, chain(&error)))?;
+        let served = listener.clone().serve_with_lifecycle(opened, ClientLifecycleMode::Initialize).await;
+        let service = served.map_err(|error| not_served(&error, None, &meter))?;
+        Ok(Connection::new(service, None, listener, words, meter))
+    }
+
+    fn new(
+        service: RunningService<RoleClient, Listener>,
+        child: Option<Child>,
+        listener: Listener,
+        words: &LastWords,
+        meter: Meter,
+    ) -> Connection {
+        let Listener { changed } = listener;
         subscribe(service.peer(), &changed);
+        let (child, words) = (tokio::sync::Mutex::new(child), words.clone());
         let (tools, doubtful) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Connection {
-            service,
-            child: tokio::sync::Mutex::new(child),
-            words: words.clone(),
-            meter,
-            tools,
-            changed,
-            doubtful,
-        })
+        Connection { service, child, words, meter, tools, changed, doubtful }
     }
 
     /// Kills the process even while calls are on their way; they fail.
@@ -257,6 +306,33 @@ fn subscribe(peer: &Peer<RoleClient>, changed: &Arc<AtomicBool>) {
     });
 }
 
+/// Most of the time to begin; the rest is for the old handshake, with servers that do not answer what they do not know.
+fn era_time(start: Duration) -> Duration {
+    start * 2 / 3
+}
+
+type Served = Result<RunningService<RoleClient, Listener>, ClientInitializeError>;
+
+/// What came of asking in the stateless era; none: the server is of the other era, or does not say, and its pipes are
+/// as they were.
+async fn asked_first<T>(lender: &Lender<T>, listener: &Listener, time: Duration) -> Option<Served>
+where
+    T: Transport<RoleClient> + Send + 'static,
+{
+    let mode = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+    let asked = listener.clone().serve_with_lifecycle(lender.lend(true)?, mode);
+    match tokio::time::timeout(time, asked).await {
+        Ok(Err(ClientInitializeError::JsonRpcError(error))) if !is_of_stateless_era(error.code) => None,
+        Ok(served) => Some(served),
+        Err(_) => None,
+    }
+}
+
+/// Errors that only a server of that era gives.
+fn is_of_stateless_era(code: ErrorCode) -> bool {
+    [ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, ErrorCode::HEADER_MISMATCH].contains(&code)
+}
+
 fn both_eras() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
 }
@@ -270,10 +346,18 @@ fn request(tool: &str, arguments: Map<String, Value>, key: &str) -> CallToolRequ
     params
 }
 
+type Headers = HashMap<HeaderName, HeaderValue>;
+
 pub(crate) fn http_transport(
     url: &str,
     config: &ServerConfig,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, Trouble> {
+    let (client, headers) = http_client(url, config)?;
+    let settings = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+    Ok(StreamableHttpClientTransport::with_client(client, settings))
+}
+
+fn http_client(url: &str, config: &ServerConfig) -> Result<(reqwest::Client, Headers), Trouble> {
     let bad = |text: String| Trouble::new(Kind::Config, text);
     // A second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -291,8 +375,7 @@ pub(crate) fn http_transport(
             HeaderValue::try_from(value).map_err(|_| bad(format!("header `{name}` has a value no header may have")))?;
         headers.insert(key, value);
     }
-    let settings = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
-    Ok(StreamableHttpClientTransport::with_client(client, settings))
+    Ok((client, headers))
 }
 
 /// Headers may hold secrets, and these are for one server only.
@@ -318,6 +401,9 @@ fn not_served(error: &ClientInitializeError, ended: Option<String>, meter: &Mete
 
 /// Certain not to have been performed: no connection, or an answer that refuses the request.
 fn is_undelivered(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<sse::Error>() {
+        return error.is_undelivered();
+    }
     match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => {
             error.is_connect() || error.status().is_some_and(|s| s.is_client_error())
@@ -345,6 +431,7 @@ fn without_body(text: String) -> String {
 
 /// The error with its causes, each said once.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let error = bare(error);
     let mut text = without_body(error.to_string());
     let mut at = cause(error);
     while let Some(cause) = at {
@@ -357,22 +444,40 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
+/// What went wrong, without what the library wraps it in: that names types, and steps of the library's own.
+fn bare<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError + 'static) {
+    let wrapped = match (error.downcast_ref(), error.downcast_ref(), error.downcast_ref()) {
+        (Some(ClientInitializeError::TransportError { error, .. }), ..) => error,
+        (_, Some(ServiceError::TransportSend(error)), _) => error,
+        (.., Some(error)) => error,
+        _ => return error,
+    };
+    let DynamicTransportError { error, .. } = wrapped;
+    bare(error.as_ref())
+}
+
 /// Some errors of the protocol library have a cause and do not give it as their source.
 fn cause<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError + 'static)> {
-    match error.downcast_ref() {
-        Some(ClientInitializeError::TransportError { error, .. }) => return Some(error),
-        Some(ClientInitializeError::LegacyFallbackFailed { fallback, .. }) => return Some(fallback.as_ref()),
-        _ => {}
+    if let Some(ClientInitializeError::LegacyFallbackFailed { fallback, .. }) = error.downcast_ref() {
+        return Some(bare(fallback.as_ref()));
     }
     match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => Some(error),
-        _ => error.source(),
+        _ => error.source().map(bare),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_of_the_library_are_not_named() {
+        let refused = std::io::Error::other("connection refused");
+        let wrapped =
+            DynamicTransportError::from_parts("rmcp::Worker<T>", std::any::TypeId::of::<()>(), refused.into());
+        assert_eq!(chain(&ServiceError::TransportSend(wrapped)), "connection refused");
+    }
 
     #[test]
     fn what_the_other_side_sent_is_not_repeated() {

@@ -10,8 +10,10 @@ mod child;
 mod connection;
 mod content;
 mod error;
+mod lent;
 mod server;
 pub mod serving;
+mod sse;
 
 pub use error::{Error, Kind};
 pub use server::{Guard, Limits, RemoteTool, Server, ServerConfig};

@@ -20,7 +20,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// A caller waits this long for the next try; beyond it the last error is the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How to reach it: `command` for a child process, `url` for streamable HTTP. Values are used as they stand.
+/// How to reach it: `command` for a child process, `url` for streamable HTTP, or the HTTP transport before it. Values are
+/// used as they stand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerConfig {
     pub command: Option<String>,
@@ -174,7 +175,7 @@ impl Server {
         let words = LastWords::default();
         let time = self.limits.start;
         let late = |_| Trouble::new(Kind::Timeout, format!("it did not begin to talk within {time:?}"));
-        let started = tokio::time::timeout(time, Connection::start(&self.config, &words)).await.map_err(late);
+        let started = tokio::time::timeout(time, Connection::start(&self.config, &words, time)).await.map_err(late);
         match started.and_then(|started| started) {
             Ok(connection) => Ok(Arc::new(connection)),
             Err(trouble) => Err(trouble.of(&self.name, &words.text())),

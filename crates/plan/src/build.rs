@@ -8,6 +8,8 @@ mod ids;
 mod jumps;
 mod vars;
 
+pub(crate) use blocks::topological;
+
 pub use ids::positional;
 
 use crate::problem::Suggestions;
@@ -80,6 +82,7 @@ fn plan_of(
         triggers: workflow.triggers,
         paused: workflow.paused,
         notify: workflow.notify,
+        tags: workflow.tags,
     }
 }
 
@@ -161,14 +164,16 @@ impl Lowering {
                 self.parallel(id, lanes, on_failure, wait_for, detach)
             }
             Kind::Group { steps, on_failure } => self.group(id, steps, on_failure),
-            Kind::ForEach { items, steps, at_once, max, on_limit } => {
+            Kind::ForEach { items, steps, at_once, max, on_limit, on_failure } => {
                 let (body, region) = self.body(id, steps);
-                Op::Each(Each { over: Over::Items(items), body, region, width: at_once.max(1), max, on_limit, last })
+                let (over, width) = (Over::Items(items), at_once.max(1));
+                Op::Each(Each { over, body, region, width, max, on_limit, on_failure, last })
             }
             Kind::Repeat { while_, until, delay_ms, steps, max, on_limit } => {
                 let (body, region) = self.body(id, steps);
                 let over = Over::Passes { while_, until, delay_ms };
-                Op::Each(Each { over, body, region, width: 1, max, on_limit, last })
+                let on_failure = crate::LaneFailure::Cancel;
+                Op::Each(Each { over, body, region, width: 1, max, on_limit, on_failure, last })
             }
             Kind::Wait(until) => Op::Wait(until),
             Kind::StopIf(expr) => self.stop_if(id, expr),
@@ -203,7 +208,7 @@ impl Lowering {
             on_error: OnError::Fail,
             budget: step.budget,
             undo: None,
-            assign: Vec::new(),
+            assign: step.save,
             on_missing_null: step.on_missing_null,
             span: step.span,
         });
@@ -454,7 +459,8 @@ mod tests {
 
     fn each(id: &str, at_once: u32, steps: Vec<Step>) -> Step {
         let items = Expr::new("input", Span::default());
-        step(id, Kind::ForEach { items, steps, at_once, max: 10, on_limit: OnLimit::Fail })
+        let (on_limit, on_failure) = (OnLimit::Fail, LaneFailure::Cancel);
+        step(id, Kind::ForEach { items, steps, at_once, max: 10, on_limit, on_failure })
     }
 
     fn lower(steps: Vec<Step>) -> (Option<Plan>, Vec<String>) {
@@ -597,7 +603,7 @@ mod tests {
         };
         let plan = good(vec![
             call(Task::Agent { agent: "a".into(), prompt: None }),
-            call(Task::Workflow { workflow: "w".into(), plan: String::new() }),
+            call(Task::Workflow { workflow: "w".into(), plan: String::new(), takes: None }),
             wait(""),
         ]);
         let timeouts: Vec<_> = plan.nodes.iter().map(|node| node.timeout_ms).collect();

@@ -63,14 +63,20 @@ pub trait Names {
     fn variable(&self, _name: &str) -> Option<Cow<'_, Value>> {
         None
     }
+    /// Who reads, for people: "step `write`".
+    fn reader(&self) -> Option<String> {
+        None
+    }
     /// `on_missing: null` of the step at hand.
     fn missing_is_null(&self) -> bool {
         false
     }
-    /// Larger values appear in text as a reference.
+    /// Larger values stand in text as a reference where the format of the workflow promises one.
     fn inline_bytes(&self) -> u64 {
         crate::DEFAULT_INLINE_BYTES
     }
+    /// Such a reference was given.
+    fn referred(&self, _output_ref: &Value) {}
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +100,7 @@ struct Compiled {
     node: Node,
     refs: Vec<Reference>,
     places: Vec<Range<usize>>,
+    excused: Vec<bool>,
 }
 
 #[derive(Clone)]
@@ -136,6 +143,11 @@ impl Expr {
     pub fn ref_span(&self, index: usize) -> Span {
         let place = self.compiled().ok().and_then(|compiled| compiled.places.get(index));
         place.map_or(self.span, |place| narrowed(self.span, self.source.len(), place))
+    }
+
+    /// May the reference with this place in [`Expr::refs`] be missing?
+    pub fn is_excused(&self, index: usize) -> bool {
+        self.compiled().ok().and_then(|compiled| compiled.excused.get(index).copied()).unwrap_or_default()
     }
 
     pub fn eval(&self, names: &dyn Names) -> Result<Value, EvalError> {
@@ -185,7 +197,7 @@ fn compile(source: &str) -> Result<Compiled, Flaw> {
         minijinja::machinery::parse_expr(&rewritten.text).map_err(|error| syntax_flaw(&error, &rewritten, source))?;
     let mut lowering = Lowering::new(&rewritten, source);
     let node = lowering.expr(&tree)?;
-    Ok(Compiled { node, refs: lowering.refs, places: lowering.places })
+    Ok(Compiled { node, refs: lowering.refs, places: lowering.places, excused: lowering.excused })
 }
 
 /// The parser's complaint, at its place in the source.
@@ -538,6 +550,13 @@ pub(crate) mod tests {
     fn mistakes_are_problems_in_their_place() {
         for (source, marked, message, help) in [
             ("stpes.x > 1", "stpes.x", "unknown name `stpes`", "did you mean `steps`?"),
+            (
+                "draft.output.price > 1",
+                "draft.output.price",
+                "unknown name `draft`",
+                "did you mean `steps.draft.output`?",
+            ),
+            ("inptu.output", "inptu.output", "unknown name `inptu`", "did you mean `steps.inptu.output`?"),
             ("input.n > bananas", "bananas", "unknown name `bananas`", "names are: input"),
             ("steps", "steps", "needs the id", "steps['ID']"),
             ("steps[input.n].output", "input.n", "constant id", "steps.ID.output"),

@@ -7,6 +7,7 @@
 //! hold; beside the fields `allow` and `deny`, each an entry or a list of entries of such fields. One entry of `allow`
 //! must hold if there are any, and none of `deny`. Or it is a text: an expression that reads `event.data`.
 
+mod normal;
 mod read;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ use crate::expr::{Comparison, EvalError, Names, Root, holds, kind};
 use crate::path::{self, Missing, Segment};
 use crate::text::cut;
 
+pub use normal::normal;
 pub use read::Mistake;
 
 /// A value in a reason is a hint, not a copy of what was sent.

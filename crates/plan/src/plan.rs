@@ -3,10 +3,13 @@
 //! Control flow is data. `next` may point anywhere in the same region (loops cost nothing), but concurrency is
 //! structured: only `Fan` and `Each` open scopes, and they wait for them.
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::tags::Tags;
 use crate::{Expr, Schema, Span, Template};
 
 pub type NodeId = u32;
@@ -56,6 +59,9 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     pub notify: Notify,
+    /// Tags of every run.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 /// One static line of control: the body, a lane of a `Fan`, the body of an `Each`, an exit or an undo.
@@ -176,7 +182,13 @@ pub enum Task {
         with: Template,
     },
     /// A child run of the plan with this hash, pinned when the file was loaded.
-    Workflow { workflow: String, plan: String },
+    Workflow {
+        workflow: String,
+        plan: String,
+        /// The schema of that plan's input.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        takes: Option<Schema>,
+    },
 }
 
 /// Where an arm leads. `None` means on to the node's `next`.
@@ -231,6 +243,12 @@ pub enum LaneFailure {
     Collect,
 }
 
+impl LaneFailure {
+    pub fn is_default(&self) -> bool {
+        *self == LaneFailure::Cancel
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
@@ -265,6 +283,9 @@ pub struct Each {
     pub width: u32,
     pub max: u32,
     pub on_limit: OnLimit,
+    /// What the failure of one item means for the others; passes follow one another and end with the first.
+    #[serde(default, skip_serializing_if = "LaneFailure::is_default")]
+    pub on_failure: LaneFailure,
     /// The output is that of the last body, not `{results, count, ended_by}` of all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
@@ -327,6 +348,49 @@ pub struct Ask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
     pub on_deadline: OnDeadline,
+    #[serde(default, skip_serializing_if = "People::is_default")]
+    pub people: People,
+}
+
+/// Whom a question goes to beside the one whose run it is, how many must say yes, and what happens while nobody
+/// answers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct People {
+    /// Users who may answer, too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// How many different people must say yes to an approval; none means one. One no is enough for a no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<u32>,
+    /// Everybody is told again so often until it is answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remind_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<Escalation>,
+}
+
+/// Whom a question goes to, too, when nobody has answered it for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Escalation {
+    pub after_ms: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Channels by name from the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<String>,
+}
+
+impl People {
+    pub fn is_default(&self) -> bool {
+        *self == People::default()
+    }
+
+    /// How many must say yes.
+    pub fn needed(&self) -> usize {
+        self.approvals.map_or(1, |approvals| approvals.max(1) as usize)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -451,6 +515,20 @@ pub struct Limits {
     /// How long a server that shuts down lets a run of this workflow go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shutdown_timeout_ms: Option<u64>,
+    /// How often in a row a run may be taken over without getting further.
+    #[serde(default = "max_recoveries", skip_serializing_if = "is_max_recoveries")]
+    pub max_recoveries: u32,
+}
+
+/// Often enough for trouble of the machine, and not so often that one run keeps a server busy with dying.
+pub const DEFAULT_MAX_RECOVERIES: u32 = 5;
+
+fn max_recoveries() -> u32 {
+    DEFAULT_MAX_RECOVERIES
+}
+
+fn is_max_recoveries(count: &u32) -> bool {
+    *count == DEFAULT_MAX_RECOVERIES
 }
 
 /// Where large outputs of steps can be read, beside the blob that they are.
@@ -493,6 +571,7 @@ impl Default for Limits {
             inline_bytes: DEFAULT_INLINE_BYTES,
             large_values: LargeValues::Blob,
             shutdown_timeout_ms: None,
+            max_recoveries: DEFAULT_MAX_RECOVERIES,
         }
     }
 }
@@ -558,9 +637,35 @@ pub struct Agent {
     /// The final text must carry `«result:…»`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub result_mark: bool,
+    /// A tool result above so many bytes is told as its beginning and how to read on; none: as configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "OnCut::is_default")]
+    pub on_cut: OnCut,
     #[serde(skip)]
     pub span: Span,
 }
+
+/// What becomes of a text answer that the provider cut off at its output limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnCut {
+    /// The model is asked to go on, and the pieces are joined.
+    #[default]
+    Continue,
+    Fail,
+}
+
+impl OnCut {
+    pub fn is_default(&self) -> bool {
+        *self == OnCut::Continue
+    }
+}
+
+/// What of one tool result a model hears at once, unless the agent or the configuration says otherwise.
+pub const DEFAULT_RESULT_LIMIT: u64 = 64 * 1024;
+/// Less would not hold what is said about a result that was cut.
+pub const MIN_RESULT_LIMIT: u64 = 1024;
 
 pub const DEFAULT_MAX_TURNS: u32 = 30;
 pub const DEFAULT_OUTPUT_RETRIES: u32 = 3;
@@ -580,6 +685,8 @@ impl Default for Agent {
             max_tokens: None,
             temperature: None,
             result_mark: false,
+            result_limit: None,
+            on_cut: OnCut::Continue,
             span: Span::default(),
         }
     }
@@ -603,6 +710,9 @@ pub struct ToolRule {
     /// A person must say yes before each call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approve: Option<bool>,
+    /// Who is asked for that yes.
+    #[serde(skip_serializing_if = "People::is_default")]
+    pub people: People,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     #[serde(skip)]
@@ -620,11 +730,14 @@ pub struct McpServer {
     /// Names of secrets or variables given to the process: `{TOKEN: "${SHOP_TOKEN}"}`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
-    /// Streamable HTTP.
+    /// Streamable HTTP, or the HTTP transport before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,
+    /// How long it may take to begin to talk, and to list its tools; only the configuration says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_timeout_s: Option<u64>,
     /// Named by a text of the network: its address obeys the rules of `http_request`. Part of the plan, because the
     /// plan is what runs, also after a restart.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -644,13 +757,54 @@ pub struct Trigger {
     /// What [`crate::Filter`] reads; a webhook or an event starts a run only if it passes.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub filter: Value,
+    #[serde(default, skip_serializing_if = "Pace::is_default")]
+    pub pace: Pace,
+}
+
+/// How what is sent becomes runs, where not each delivery is a run of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pace {
+    /// The last one starts when nothing more has come for so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debounce_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchOf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<Throttle>,
+}
+
+/// Up to so many within that time are one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchOf {
+    pub size: u32,
+    pub within_ms: u64,
+}
+
+/// At most so many runs start within that time; what comes beyond is declined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Throttle {
+    pub max: u32,
+    pub per_ms: u64,
+}
+
+impl Pace {
+    pub fn is_default(&self) -> bool {
+        *self == Pace::default()
+    }
+
+    /// Whether what is sent waits for more.
+    pub fn gathers(&self) -> bool {
+        self.debounce_ms.is_some() || self.batch.is_some()
+    }
 }
 
 impl Trigger {
     /// A trigger with the defaults of everything but what it fires on.
     pub fn new(on: TriggerOn) -> Trigger {
         let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
-        Trigger { on, timezone: None, overlap, catch_up, input: Value::Null, filter: Value::Null }
+        let (input, filter, pace) = (Value::Null, Value::Null, Pace::default());
+        Trigger { on, timezone: None, overlap, catch_up, input, filter, pace }
     }
 }
 
@@ -699,6 +853,17 @@ pub enum Overlap {
     CancelRunning,
 }
 
+impl Overlap {
+    /// What is meant where nothing is said: each of the times that are to be made up for counts, so they queue.
+    pub fn or_default(given: Option<Overlap>, catch_up: CatchUp) -> Overlap {
+        match (given, catch_up) {
+            (Some(given), _) => given,
+            (None, CatchUp::All) => Overlap::Queue,
+            (None, CatchUp::One | CatchUp::None) => Overlap::Skip,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
@@ -712,6 +877,9 @@ pub enum CatchUp {
 pub struct Notify {
     pub on_complete: bool,
     pub on_failure: bool,
+    /// Tell that somebody is asked.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub on_waiting: bool,
     /// Channels by name from the configuration. The notification list is told in any case; where neither `to` nor
     /// `webhook` nor `email` says anything, so are the channels that the configuration marks as default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -723,13 +891,29 @@ pub struct Notify {
     pub email: Vec<String>,
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl Default for Notify {
     fn default() -> Self {
-        Notify { on_complete: false, on_failure: true, to: Vec::new(), webhook: None, email: Vec::new() }
+        let (to, webhook, email) = (Vec::new(), None, Vec::new());
+        Notify { on_complete: false, on_failure: true, on_waiting: true, to, webhook, email }
     }
 }
 
 impl Fan {
+    /// The lanes that a lane needs, directly or through others.
+    pub fn needed(&self, lane: u32) -> BTreeSet<u32> {
+        let mut needed = BTreeSet::new();
+        let mut open = vec![lane];
+        while let Some(lane) = open.pop() {
+            let after = self.lanes.get(lane as usize).map_or(&[][..], |lane| &lane.after);
+            open.extend(after.iter().copied().filter(|need| needed.insert(*need)));
+        }
+        needed
+    }
+
     /// A lane that the block does not wait for by name: what became of it is a matter of chance, so nobody reads it
     /// and its failure is not the block's.
     pub fn awaits(&self, lane: u32) -> bool {

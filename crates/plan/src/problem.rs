@@ -7,6 +7,8 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::{Deserialize, Serialize};
 
+use crate::text::{one_line, visible};
+
 /// Byte range in the source text; `0..0` means the file as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Span {
@@ -169,7 +171,8 @@ impl Source {
     }
 
     /// The problems as a person reads them, with the offending text marked. Of very many only the first are drawn,
-    /// errors before warnings: nobody reads on, and drawing costs time.
+    /// errors before warnings: nobody reads on, and drawing costs time. What the file says cannot steer a terminal: if
+    /// there are control characters in it, they are our colours.
     pub fn render(&self, problems: &[Problem], color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let drawn = most_telling(problems);
@@ -191,12 +194,12 @@ impl Source {
             Severity::Warning => Level::WARNING,
         };
         let mut group = if problem.span == Span::default() {
-            Group::with_title(level.primary_title(format!("{}: {}", self.name, problem.message)))
+            Group::with_title(level.primary_title(visible(&format!("{}: {}", self.name, problem.message)).into_owned()))
         } else {
             self.snippet(level, problem)
         };
         if let Some(help) = &problem.help {
-            group = group.element(Level::HELP.message(help.as_str()));
+            group = group.element(Level::HELP.message(visible(help)));
         }
         vec![group]
     }
@@ -211,14 +214,14 @@ impl Source {
             Snippet::source(&self.text[text.clone()]).line_start(line).annotation(mark)
         };
         if lines.len() <= MAX_DRAWN_BYTES {
-            let title = level.primary_title(problem.message.as_str());
-            return title.element(snippet(&lines, marked).path(self.name.as_str()));
+            let title = level.primary_title(visible(&problem.message));
+            return title.element(snippet(&lines, marked).path(one_line(&self.name)));
         }
         let from = self.text.ceil_char_boundary(marked.start.saturating_sub(BYTES_AROUND)).max(lines.start);
         let to = self.text.floor_char_boundary(marked.start + BYTES_AROUND).min(self.line_end(marked.start));
         let marked = marked.start..marked.end.min(to);
         let title = format!("{}:{line}:{column}: {}", self.name, problem.message);
-        level.primary_title(title).element(snippet(&(from..to), marked))
+        level.primary_title(visible(&title).into_owned()).element(snippet(&(from..to), marked))
     }
 
     fn line_start(&self, offset: usize) -> usize {
@@ -321,6 +324,17 @@ mod tests {
         assert!(drawn.len() < 1_000, "{drawn}");
         let all = Problem::error(Span::new(5, source.text.len()), "m");
         assert!(source.render(&[all], false).len() < 1_000);
+    }
+
+    #[test]
+    fn what_a_file_says_cannot_steer_a_terminal() {
+        let evil = "\u{1b}]52;c;x\u{7}\u{202e}";
+        let source = Source { name: format!("{evil}.yaml"), text: format!("name: {evil}\r\n") };
+        for span in [Span::default(), Span::new(0, 4), Span::new(6, 20)] {
+            let problem = Problem::error(span, format!("bad {evil}")).help(format!("not {evil}"));
+            let text = source.render(&[problem], false);
+            assert!(text.chars().all(|c| c == '\n' || crate::text::is_name(&c.to_string())), "{text:?}");
+        }
     }
 
     #[test]

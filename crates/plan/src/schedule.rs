@@ -119,7 +119,10 @@ impl Schedule {
             Rule::Clock(pattern) => {
                 let after = Timestamp::from_millisecond(after_ms.max(Timestamp::MIN.as_millisecond() + 1)).ok()?;
                 let reading = pattern.next(zone::reading_after(&self.zone, after)?)?;
-                zone::turn(&self.zone, reading).map(Timestamp::as_millisecond)
+                let turn = zone::turn(&self.zone, reading)?;
+                let again = || zone::again(&self.zone, after, turn, |from| pattern.next(from));
+                let repeated = if pattern.is_hourly() { again() } else { None };
+                Some(repeated.map_or(turn, |repeated| repeated.min(turn)).as_millisecond())
             }
             Rule::AfterRun => None,
         }
@@ -253,15 +256,12 @@ fn weekdays(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::time::{format_instant, parse_instant};
-    use crate::{CatchUp, Overlap};
 
     /// A Monday, 09:30 in Paris.
     const NOW: &str = "2026-11-16T08:30:00Z";
 
     fn parsed(on: TriggerOn, timezone: Option<&str>) -> Result<Option<Schedule>, String> {
-        let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
-        let (input, filter) = Default::default();
-        let trigger = Trigger { on, timezone: timezone.map(str::to_owned), overlap, catch_up, input, filter };
+        let trigger = Trigger { timezone: timezone.map(str::to_owned), ..Trigger::new(on) };
         parse(&trigger, "Europe/Paris", parse_instant(NOW).unwrap())
     }
 

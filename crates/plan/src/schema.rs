@@ -272,7 +272,7 @@ fn expanded(value: &Value, pointer: &str, depth: usize) -> Result<Value, (String
         },
         Value::Array(items) => match items.as_slice() {
             [item] => Ok(json!({"type": "array", "items": expanded(item, &format!("{pointer}/0"), depth + 1)?})),
-            _ => wrong(format!("a list type has one element, the type of its items; this one has {}", items.len())),
+            _ => wrong(no_list_type(items.len(), pointer.ends_with("/enum"))),
         },
         Value::Bool(_) => Ok(value.clone()),
         Value::Object(map) if map.get("$schema") == Some(&Value::Bool(true)) => {
@@ -286,6 +286,13 @@ fn expanded(value: &Value, pointer: &str, depth: usize) -> Result<Value, (String
         Value::Object(map) => object(map, pointer, depth),
         other => wrong(format!("`{other}` is not a type; write a type word, [type], or a map of fields")),
     }
+}
+
+/// What looks like the values to choose from has an advice of its own: JSON Schema is told by its `type`.
+fn no_list_type(length: usize, is_enum: bool) -> String {
+    let wrong = format!("a list type has one element, the type of its items; this one has {length}");
+    let choice = "; values to choose from are written `{ type: string, enum: [a, b] }`";
+    if is_enum { wrong + choice } else { wrong }
 }
 
 fn unknown_type(word: &str) -> String {
@@ -484,6 +491,7 @@ mod tests {
             (json!({"a": {"b": ["nubmer"]}}), "/a/b/0", "did you mean `number`?"),
             (json!("zebra"), "", "types are string"),
             (json!(["str", "int"]), "", "one element"),
+            (json!({"enum": ["small", "large"]}), "/enum", "written `{ type: string, enum: [a, b] }`"),
             (json!({"a": 3}), "/a", "`3` is not a type"),
             (json!({"a": null}), "/a", "`null` is not a type"),
             (json!({"a": "int", "a?": "int"}), "/a?", "given twice"),
@@ -795,6 +803,6 @@ Received data:
             }
         }
         let named = Schema::written(&json!({"page_summary": "str"})).unwrap().sample(3);
-        assert!(named["page_summary"].as_str().unwrap().starts_with("page summary "), "{named}");
+        assert!(named["page_summary"].as_str().unwrap().starts_with("This is a simulated page summary: "), "{named}");
     }
 }

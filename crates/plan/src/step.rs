@@ -6,6 +6,7 @@
 use indexmap::IndexMap;
 
 use crate::plan::*;
+use crate::tags::Tags;
 use crate::{Expr, Schema, Span, Template};
 
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,7 @@ pub struct Workflow {
     /// Its triggers do not fire until somebody says so.
     pub paused: bool,
     pub notify: Notify,
+    pub tags: Tags,
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +57,8 @@ pub struct Step {
     pub on_error: StepError,
     pub budget: Budget,
     pub undo: Option<Box<Step>>,
+    /// Variables that it writes when it completes; they may read its own output.
+    pub save: Vec<(String, Template)>,
     pub on_missing_null: bool,
     /// A repeat gives the output of its last pass alone.
     pub keep_last: bool,
@@ -101,6 +105,7 @@ pub enum Kind {
         at_once: u32,
         max: u32,
         on_limit: OnLimit,
+        on_failure: LaneFailure,
     },
     Repeat {
         while_: Option<Expr>,
@@ -153,6 +158,7 @@ impl Step {
             on_error: StepError::Fail,
             budget: Budget::default(),
             undo: None,
+            save: Vec::new(),
             on_missing_null: false,
             keep_last: false,
         }

@@ -16,15 +16,13 @@ use crate::expr::{
     EvalError, Expr, Flaw, Lowering, Names, Node, Reference, Root, Scope, narrowed, problem, rewrite_text,
     sole_expression, syntax_flaw, text_of, truth,
 };
+use crate::outline::outline;
 use crate::path::Segment;
 use crate::weight::Room;
 use crate::{Problem, Span};
 
 /// Text made from one template; a prompt larger than this fits no model.
 const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
-
-/// How much of a large value its summary shows.
-const SUMMARY_CHARS: usize = 200;
 
 /// How much of a tag an error shows.
 const MAX_TAG_CHARS: usize = 120;
@@ -103,18 +101,23 @@ impl Template {
         Ok(value)
     }
 
-    /// Every expression in it, for the checker: `(refs of each)` with spans.
+    /// Every reference in it, with its place.
     pub fn visit<'t>(&'t self, each: &mut dyn FnMut(&'t [(Root, Vec<Segment>)], Span)) {
+        self.visit_all(&mut |reference, span, _| each(std::slice::from_ref(reference), span));
+    }
+
+    /// Every reference in it, with its place and whether it may be missing.
+    pub fn visit_all<'t>(&'t self, each: &mut dyn FnMut(&'t (Root, Vec<Segment>), Span, bool)) {
         match self {
             Template::Literal(_) => {}
             Template::Ref(expr) => {
                 for (index, reference) in expr.refs().iter().enumerate() {
-                    each(std::slice::from_ref(reference), expr.ref_span(index));
+                    each(reference, expr.ref_span(index), expr.is_excused(index));
                 }
             }
             Template::Text(text) => text.visit(each),
-            Template::List(items) => items.iter().for_each(|item| item.visit(each)),
-            Template::Map(fields) => fields.iter().for_each(|(_, field)| field.visit(each)),
+            Template::List(items) => items.iter().for_each(|item| item.visit_all(each)),
+            Template::Map(fields) => fields.iter().for_each(|(_, field)| field.visit_all(each)),
         }
     }
 
@@ -131,19 +134,9 @@ pub fn in_text(value: &Value) -> String {
     text_of(value).into_owned()
 }
 
-/// A value as it goes into text, or a reference to it where it is larger than what travels inline.
-pub fn in_text_bounded(value: &Value, inline_bytes: u64) -> Cow<'_, str> {
-    let text = text_of(value);
-    if u64::try_from(text.len()).unwrap_or(u64::MAX) <= inline_bytes {
-        return text;
-    }
-    let json = value.to_string();
-    Cow::Owned(stand_in(value, &json, json!({"type": "blob", "hash": hash_of(&json)})).to_string())
-}
-
 /// A value as indented JSON, or what stands in for it where it is larger than what travels inline: a file of the run
-/// (`file` and its path) or a row of the database (`db`).
-pub(crate) fn in_text_or_reference(value: &Value, place: &[Value], inline_bytes: u64) -> Result<Value, EvalError> {
+/// (`file` and its path) or a row of the database (`db`). Only formats whose documents promise a reference use it.
+pub(crate) fn in_text_or_reference(value: &Value, place: &[Value], names: &dyn Names) -> Result<Value, EvalError> {
     let json = value.to_string();
     let output_ref = match place {
         [kind, path] if kind == "file" => json!({"type": "file", "path": path}),
@@ -153,9 +146,10 @@ pub(crate) fn in_text_or_reference(value: &Value, place: &[Value], inline_bytes:
         }
         _ => return Err(EvalError::Type("reference takes 'file' and a path, or 'db' and what it is a part of".into())),
     };
-    if json.len() as u64 <= inline_bytes {
+    if json.len() as u64 <= names.inline_bytes() {
         return Ok(Value::from(format!("{value:#}")));
     }
+    names.referred(&output_ref);
     Ok(Value::from(format!("{:#}", stand_in(value, &json, output_ref))))
 }
 
@@ -169,9 +163,7 @@ fn stand_in(value: &Value, json: &str, output_ref: Value) -> Value {
     if let Some(list) = only_list(value) {
         meta["count"] = Value::from(list.len());
     }
-    let written = value.get("summary").and_then(Value::as_str);
-    let summary: String = written.unwrap_or(&text_of(value)).chars().take(SUMMARY_CHARS).collect();
-    json!({"summary": summary, "output_ref": output_ref, "meta": meta})
+    json!({"summary": outline(value), "output_ref": output_ref, "meta": meta})
 }
 
 /// A list, or the one list that an object holds: what a count is about.
@@ -256,6 +248,7 @@ struct Compiled {
     parts: Vec<Part>,
     refs: Vec<Reference>,
     places: Vec<Range<usize>>,
+    excused: Vec<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -310,15 +303,15 @@ impl Text {
     fn render(&self, names: &dyn Names) -> Result<String, EvalError> {
         let compiled = self.compiled().map_err(|flaw| EvalError::Type(flaw.message.clone()))?;
         let out = String::with_capacity(self.source.len());
-        let mut rendering = Rendering { scope: Scope::new(names), out, inline_bytes: names.inline_bytes() };
+        let mut rendering = Rendering { scope: Scope::new(names), out };
         rendering.parts(&compiled.parts)?;
         Ok(rendering.out)
     }
 
-    fn visit<'t>(&'t self, each: &mut dyn FnMut(&'t [(Root, Vec<Segment>)], Span)) {
+    fn visit<'t>(&'t self, each: &mut dyn FnMut(&'t (Root, Vec<Segment>), Span, bool)) {
         let Ok(compiled) = self.compiled() else { return };
-        for (reference, place) in compiled.refs.iter().zip(&compiled.places) {
-            each(std::slice::from_ref(reference), narrowed(self.span, self.source.len(), place));
+        for ((reference, place), excused) in compiled.refs.iter().zip(&compiled.places).zip(&compiled.excused) {
+            each(reference, narrowed(self.span, self.source.len(), place), *excused);
         }
     }
 }
@@ -335,7 +328,7 @@ fn compile(source: &str) -> Result<Compiled, Flaw> {
         ast::Stmt::Template(template) => lower_all(&mut lowering, &template.children)?,
         other => lower_all(&mut lowering, std::slice::from_ref(other))?,
     };
-    Ok(Compiled { parts, refs: lowering.refs, places: lowering.places })
+    Ok(Compiled { parts, refs: lowering.refs, places: lowering.places, excused: lowering.excused })
 }
 
 fn lower_all(lowering: &mut Lowering<'_>, statements: &[ast::Stmt<'_>]) -> Result<Vec<Part>, Flaw> {
@@ -451,8 +444,6 @@ fn refused(lowering: &Lowering<'_>, statement: &ast::Stmt<'_>) -> Flaw {
 struct Rendering<'n> {
     scope: Scope<'n>,
     out: String,
-    /// Larger values appear as a reference.
-    inline_bytes: u64,
 }
 
 impl<'n> Rendering<'n> {
@@ -476,10 +467,7 @@ impl<'n> Rendering<'n> {
             Part::Raw(text) => self.write(text),
             Part::Emit(code) => {
                 let value = self.eval(code)?;
-                match (&*value, is_bounded(&code.node)) {
-                    (Value::String(text), true) => self.write(text),
-                    _ => self.write(&in_text_bounded(&value, self.inline_bytes)),
-                }
+                self.write(&text_of(&value))
             }
             Part::If(test, yes, no) => {
                 let taken = truth(&*self.eval(test)?);
@@ -505,7 +493,7 @@ impl<'n> Rendering<'n> {
     fn write(&mut self, text: &str) -> Result<(), EvalError> {
         self.scope.spend(1)?;
         if self.out.len() + text.len() > MAX_TEXT_BYTES {
-            return Err(EvalError::Type(format!("the text would have more than {MAX_TEXT_BYTES} bytes")));
+            return Err(EvalError::Limit(format!("the text would have more than {MAX_TEXT_BYTES} bytes")));
         }
         self.out.push_str(text);
         Ok(())
@@ -565,15 +553,6 @@ impl<'n> Rendering<'n> {
         }
         names.iter().zip(parts).for_each(|(name, part)| self.scope.set(name, part));
         Ok(())
-    }
-}
-
-/// `reference` has measured the value before it was indented; the text around the same value must not be measured again.
-fn is_bounded(node: &Node) -> bool {
-    match node {
-        Node::Filter("reference", ..) => true,
-        Node::Filter("indent", input, _) => is_bounded(input),
-        _ => false,
     }
 }
 
@@ -707,6 +686,7 @@ mod tests {
                 .unwrap();
         assert_eq!(shown["output_ref"], json!({"type": "file", "path": "a.json"}));
         assert_eq!(shown["meta"]["count"], 40_000);
+        assert_eq!(shown["summary"], "object with rows; rows: 40000 items; first: 1; last: 1");
         let shown = text("{{ input.large | reference('db') }}").unwrap();
         let hash = blake3::hash(world.value["input"]["large"].to_string().as_bytes()).to_hex().to_string();
         assert!(shown.as_str().unwrap().contains(&hash), "{shown}");
@@ -714,27 +694,15 @@ mod tests {
     }
 
     #[test]
-    fn large_values_travel_by_reference() {
-        let world = World {
-            value: json!({"input": {"list": vec!["0123456789"; 10_000], "text": "é".repeat(40_000)}}),
-            null: false,
-        };
+    fn large_values_go_into_text_whole() {
+        let (list, long) = (json!(vec!["0123456789"; 10_000]), "é".repeat(3_000_000));
+        let world = World { value: json!({"input": {"list": list, "text": long}}), null: false };
         let text = |source| Template::text(source, Span::default()).unwrap().render(&world).unwrap();
-        let shown: Value =
-            serde_json::from_str(text("{{ input.list }}\n.").as_str().unwrap().trim_end_matches(".").trim()).unwrap();
-        let json = world.value["input"]["list"].to_string();
-        assert_eq!(shown["meta"], json!({"bytes": json.len(), "count": 10_000}));
-        assert_eq!(
-            shown["output_ref"],
-            json!({"type": "blob", "hash": blake3::hash(json.as_bytes()).to_hex().to_string()})
-        );
-        let shown: Value =
-            serde_json::from_str(text("{{ input.text }} ").as_str().unwrap_or("null").trim()).unwrap_or(Value::Null);
-        assert_eq!(shown, Value::Null, "one reference alone keeps its value");
-        let shown = text("> {{ input.text }}");
-        let shown: Value = serde_json::from_str(&shown.as_str().unwrap()[2..]).unwrap();
-        assert_eq!(shown["summary"], json!("é".repeat(200)));
-        assert!(shown["meta"].get("count").is_none());
+        assert_eq!(text("{{ input.list }}\n."), json!(format!("{list}\n.")));
+        assert!(text("> {{ input.text }}") == json!(format!("> {long}")));
+        assert!(text("{% for x in [input.text] %}{{ x }}!{% endfor %}") == json!(format!("{long}!")));
+        let refused = Template::text("{{ input.text }}{{ input.text }}{{ input.text }}", Span::default());
+        assert!(matches!(refused.unwrap().render(&world), Err(EvalError::Limit(text)) if text.contains("16777216")));
     }
 
     #[test]

@@ -10,20 +10,12 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
 use relais_plan::schedule::{self, Schedule};
-use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn};
+use relais_plan::{Trigger, TriggerOn};
 
 const TABLE: &str = include_str!("../../../tests/cases/schedule/croniter.txt");
 
 fn try_schedule(on: TriggerOn, zone: &str, set_ms: i64) -> Result<Schedule, String> {
-    let (overlap, catch_up) = (Overlap::default(), CatchUp::default());
-    let trigger = Trigger {
-        on,
-        timezone: Some(zone.into()),
-        overlap,
-        catch_up,
-        input: Default::default(),
-        filter: Default::default(),
-    };
+    let trigger = Trigger { timezone: Some(zone.into()), ..Trigger::new(on) };
     schedule::parse(&trigger, "UTC", set_ms).map(Option::unwrap)
 }
 
@@ -82,16 +74,23 @@ fn croniter_has_the_same_times() {
     assert!(rows > 1_000 && (1..rows / 20).contains(&apart) && never > 0, "{rows} {apart} {never}");
 }
 
-/// Each quarter of an hour of a year on a wall clock, with its turn, the slow way: what is left out moves on to the next
-/// reading that there is, what comes twice counts the first time.
-fn quarters(zone: &TimeZone, year: i16) -> Vec<(DateTime, i64)> {
+/// Each quarter of an hour of a year on a wall clock, with its turns, the slow way: what is left out moves on to the next
+/// reading that there is, what comes twice counts the first time, or both.
+fn quarters(zone: &TimeZone, year: i16) -> Vec<(DateTime, i64, i64)> {
     let there_is = |reading: &DateTime| zone.to_ambiguous_zoned(*reading).compatible().unwrap().datetime() == *reading;
     let turn = |reading: DateTime| {
-        let there = reading.series(1.minute()).find(there_is).unwrap();
-        zone.to_ambiguous_zoned(there).earlier().unwrap().timestamp().as_millisecond()
+        let there = zone.to_ambiguous_zoned(reading.series(1.minute()).find(there_is).unwrap());
+        let (first, second) = (there.clone().earlier().unwrap(), there.later().unwrap());
+        (first.timestamp().as_millisecond(), second.timestamp().as_millisecond())
     };
     let readings = date(year, 1, 1).at(0, 0, 0, 0).series(15.minutes());
-    readings.take_while(|reading| reading.year() == year).map(|reading| (reading, turn(reading))).collect()
+    readings
+        .take_while(|reading| reading.year() == year)
+        .map(|reading| {
+            let (first, second) = turn(reading);
+            (reading, first, second)
+        })
+        .collect()
 }
 
 #[test]
@@ -122,7 +121,12 @@ fn a_year_in_every_zone() {
         for (text, fits) in kinds {
             let schedule = if text.contains('@') { calendar(text, zone) } else { cron(text, zone) };
             let found = schedule.between(begin - 1, end, year.len());
-            let mut expected: Vec<i64> = year.iter().filter(|(at, _)| fits(*at)).map(|(_, turn)| *turn).collect();
+            let turns = |(_, first, second): &(DateTime, i64, i64)| match text.contains("* * *") {
+                true => vec![*first, *second],
+                false => vec![*first],
+            };
+            let mut expected: Vec<i64> = year.iter().filter(|(at, ..)| fits(*at)).flat_map(turns).collect();
+            expected.sort_unstable();
             expected.dedup();
             assert_eq!(found.times, expected, "{text} {zone}");
             assert!(!found.has_more);
@@ -150,10 +154,16 @@ fn the_days_on_which_clocks_change() {
         // Twice: the first time only.
         (calendar("daily@02:30", "Europe/Paris"), "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z +90000 +86400"),
         (calendar("daily@02:30", "Europe/Paris"), "2026-10-25T01:15:00Z", "2026-10-26T01:30:00Z"),
-        (cron("0 * * * *", "Europe/Paris"), "2026-10-24T23:30:00Z", "2026-10-25T00:00:00Z +7200 +3600"),
+        (cron("*/20 2 * * *", "Europe/Paris"), "2026-10-25T00:30:00Z", "2026-10-25T00:40:00Z +87600"),
         (cron("30 1 * * *", "America/New_York"), "2026-11-01T00:00:00Z", "2026-11-01T05:30:00Z +90000"),
         (calendar("daily@01:45", "Australia/Lord_Howe"), "2026-04-04T12:00:00Z", "2026-04-04T14:45:00Z +88200"),
-        (cron("*/5 * * * * *", "Europe/Paris"), "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z +5"),
+        // Every hour means both.
+        (cron("0 * * * *", "Europe/Paris"), "2026-10-24T23:30:00Z", "2026-10-25T00:00:00Z +3600 +3600 +3600"),
+        (cron("* * * * *", "Europe/Paris"), "2026-10-25T00:59:00Z", "2026-10-25T01:00:00Z +60"),
+        (cron("*/15 * * * *", "Europe/Paris"), "2026-10-25T01:40:00Z", "2026-10-25T01:45:00Z +900 +900"),
+        (cron("*/5 * * * * *", "Europe/Paris"), "2026-10-25T01:00:00Z", "2026-10-25T01:00:05Z +5"),
+        (cron("30 * * * SUN", "America/New_York"), "2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z +3600"),
+        (cron("*/15 * * * *", "Australia/Lord_Howe"), "2026-04-04T14:45:00Z", "2026-04-04T15:00:00Z +900 +900"),
         // A steady rhythm does not look at clocks on walls.
         (
             try_schedule(TriggerOn::Every { ms: 3_600_000 }, "Europe/Paris", ms("2026-10-24T22:30:00Z")).unwrap(),

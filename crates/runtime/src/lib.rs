@@ -2,6 +2,7 @@
 //!
 //! Acts only after the journal is durable, carrying the command's id; never decides what happens next.
 
+pub mod asked;
 pub mod clock;
 pub mod governor;
 pub mod host;

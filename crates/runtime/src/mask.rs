@@ -5,8 +5,10 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Shorter values turn up by chance in ordinary text; masking them would damage it and hide nothing.
-pub const SHORTEST_MASKED: usize = 6;
+/// Shorter values turn up by chance inside words and numbers; they are masked where they stand by themselves.
+const SHORTEST_ANYWHERE: usize = 6;
+/// Shorter ones turn up everywhere; masking them would damage every text and hide nothing.
+const SHORTEST_MASKED: usize = 3;
 /// What stands in the place of a secret.
 pub const MASKED: &str = "[secret]";
 /// More text than one line of settings ever has.
@@ -17,7 +19,6 @@ const EXPANSIONS_MAX: usize = 100;
 pub struct Mask {
     /// Every form of every secret, longest first, so that one that contains another is masked as a whole.
     forms: Vec<String>,
-    unmasked: Vec<String>,
 }
 
 /// Secrets by name, with `${VARIABLE}` already replaced.
@@ -28,13 +29,7 @@ pub struct Secrets {
 
 impl Mask {
     pub fn new(secrets: &Secrets) -> Mask {
-        let (masked, short): (Vec<_>, Vec<_>) =
-            secrets.values.iter().partition(|(_, value)| value.trim().len() >= SHORTEST_MASKED);
-        let unmasked = short.into_iter().filter(|(_, value)| !value.trim().is_empty()).map(|(name, _)| name.clone());
-        let mut forms: Vec<String> = masked.into_iter().flat_map(|(_, value)| forms(value.trim())).collect();
-        forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        forms.dedup();
-        Mask { forms, unmasked: unmasked.collect() }
+        Mask::default().hiding(secrets.values.values())
     }
 
     /// Masks these values too; unlike secrets no tool can be given them.
@@ -46,15 +41,11 @@ impl Mask {
         self
     }
 
-    /// Names of secrets that are too short to be masked; worth one warning at start.
-    pub fn unmasked(&self) -> &[String] {
-        &self.unmasked
-    }
-
     pub fn mask_text(&self, text: &str) -> String {
         let mut masked = text.to_owned();
         for form in self.forms.iter().filter(|form| text.contains(form.as_str())) {
-            masked = masked.replace(form, MASKED);
+            masked =
+                if form.len() < SHORTEST_ANYWHERE { without_word(&masked, form) } else { masked.replace(form, MASKED) };
         }
         masked
     }
@@ -65,18 +56,25 @@ impl Mask {
             return value;
         }
         match value {
-            Value::String(text) => Value::String(self.mask_text(&text)),
+            // A large text is not copied where there is nothing to mask.
+            Value::String(text) if self.finds_any(&text) => Value::String(self.mask_text(&text)),
             Value::Array(items) => items.into_iter().map(|item| self.mask_value(item)).collect(),
             Value::Object(fields) => {
                 fields.into_iter().map(|(key, item)| (self.mask_text(&key), self.mask_value(item))).collect()
             }
+            // A secret of digits is one also where it is read as a number.
+            Value::Number(number) if self.forms.contains(&number.to_string()) => Value::String(MASKED.to_owned()),
             other => other,
         }
     }
 
+    fn finds_any(&self, text: &str) -> bool {
+        self.forms.iter().any(|form| text.contains(form.as_str()))
+    }
+
     pub fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         match std::str::from_utf8(&bytes) {
-            Ok(text) if self.forms.iter().any(|form| text.contains(form.as_str())) => self.mask_text(text).into_bytes(),
+            Ok(text) if self.finds_any(text) => self.mask_text(text).into_bytes(),
             _ => bytes,
         }
     }
@@ -114,6 +112,21 @@ fn begun(text: &str, form: &str) -> usize {
     beginnings.into_iter().find(|at| text.ends_with(&form[..*at])).unwrap_or(0)
 }
 
+/// The text with this word masked wherever neither a letter nor a digit stands beside it.
+fn without_word(text: &str, word: &str) -> String {
+    let mut made = String::with_capacity(text.len());
+    let mut rest = 0;
+    for (at, found) in text.match_indices(word) {
+        let end = at + found.len();
+        let is_alone = !text[..at].ends_with(char::is_alphanumeric) && !text[end..].starts_with(char::is_alphanumeric);
+        made.push_str(&text[rest..at]);
+        made.push_str(if is_alone { MASKED } else { found });
+        rest = end;
+    }
+    made.push_str(&text[rest..]);
+    made
+}
+
 /// A value as it is, and as it reads inside JSON text.
 fn forms(value: &str) -> Vec<String> {
     let quoted = Value::String(value.to_owned()).to_string();
@@ -126,6 +139,12 @@ impl Secrets {
         let environment = Secrets::default();
         let read = |(name, text): (&String, &String)| Some((name.clone(), environment.expand(text).ok()?));
         Secrets { values: written.iter().filter_map(read).collect() }
+    }
+
+    /// Names of those that are too short to be masked everywhere, or at all.
+    pub fn short(&self) -> Vec<&str> {
+        let is_short = |value: &str| !value.is_empty() && value.len() < SHORTEST_ANYWHERE;
+        self.values.iter().filter(|(_, value)| is_short(value.trim())).map(|(name, _)| name.as_str()).collect()
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -202,14 +221,23 @@ mod tests {
 
     #[test]
     fn masks_values_keys_and_json_text() {
-        let mask =
-            Mask::new(&secrets(&[("a", "hunter2-long"), ("b", "hunter2"), ("c", "with\"quote"), ("pin", "1234")]));
+        let mask = Mask::new(&secrets(&[
+            ("a", "hunter2-long"),
+            ("b", "hunter2"),
+            ("c", "with\"quote"),
+            ("pin", "1234"),
+            ("d", "ab"),
+        ]));
         let check = |given: &str, wanted: &str| assert_eq!(mask.mask_text(given), wanted);
         check("x hunter2-long y", "x [secret] y");
         check("x hunter2 y", "x [secret] y");
         check("{\"k\":\"with\\\"quote\"}", "{\"k\":\"[secret]\"}");
-        check("pin 1234", "pin 1234");
-        assert_eq!(mask.unmasked(), ["pin"]);
+        check("pin 1234, 1234.", "pin [secret], [secret].");
+        check("{\"pin\":\"1234\"}", "{\"pin\":\"[secret]\"}");
+        check("12345 x1234 é1234 12341234", "12345 x1234 é1234 12341234");
+        check("ab", "ab");
+        assert_eq!(secrets(&[("a", "123456"), ("b", "12345"), ("c", "1"), ("d", "")]).short(), ["b", "c"]);
+        assert_eq!(mask.mask_value(json!([1234, 12345, 1234.5])), json!(["[secret]", 12345, 1234.5]));
         assert_eq!(mask.mask_value(json!({"hunter2": ["hunter2", 1]})), json!({"[secret]": ["[secret]", 1]}));
         assert_eq!(mask.mask_bytes(b"hunter2".to_vec()), b"[secret]");
     }

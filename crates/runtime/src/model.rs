@@ -39,6 +39,8 @@ pub struct ModelCall<'a> {
 pub enum Live<'a> {
     Text(&'a str),
     Thought(&'a str),
+    /// Nothing is said: the provider is waited for.
+    Waiting(&'a str),
 }
 
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 //! One command performed: a model called, a tool called. Only after its intent is durable, carrying its key.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::model::Live;
 use crate::models::{self, Models};
 use crate::patience::Patience;
 use crate::prepare::Prepared;
-use crate::tool::{Returned, RunFiles, SavedArtifact, ToolCall, ToolSpec};
+use crate::tool::{Noticeboard, Returned, RunFiles, SavedArtifact, ToolCall, ToolSpec};
 use crate::tools::{CALL_TIMEOUT, CallLimits};
 
 /// Tool calls at once in one process; more wait their turn.
@@ -33,6 +34,12 @@ pub struct Performer {
     /// The folder below which each run has its own.
     pub workspaces: PathBuf,
     pub simulation: Option<Arc<dyn Simulation>>,
+    /// Where `send_message` lists what is for people.
+    pub notices: Option<Arc<dyn Noticeboard>>,
+    /// So many bytes of a tool's result an agent is told that says nothing of it itself.
+    pub result_limit: u64,
+    /// Models that report no tokens and of which that was said.
+    uncounted: Mutex<BTreeSet<String>>,
     live: broadcast::Sender<LiveText>,
     tool_slots: Semaphore,
 }
@@ -48,6 +55,13 @@ pub struct LiveText {
     pub run: RunId,
     pub node: relais_plan::NodeId,
     pub text: String,
+}
+
+impl LiveText {
+    /// A line from ourselves, not what a model says.
+    pub fn is_note(&self) -> bool {
+        self.node == relais_plan::NodeId::MAX
+    }
 }
 
 /// A command and what its performing needs to know of the run.
@@ -69,7 +83,21 @@ impl Performer {
         let (live, _) = broadcast::channel(LIVE_BACKLOG);
         let tool_slots = Semaphore::new(TOOLS_AT_ONCE);
         let patience = Arc::default();
-        Performer { store, patience, models, governors, workspaces, simulation: None, live, tool_slots }
+        let result_limit = relais_plan::DEFAULT_RESULT_LIMIT;
+        let (simulation, notices, uncounted) = (None, None, Mutex::default());
+        Performer {
+            store,
+            patience,
+            models,
+            governors,
+            workspaces,
+            simulation,
+            notices,
+            result_limit,
+            uncounted,
+            live,
+            tool_slots,
+        }
     }
 
     pub fn live(&self) -> broadcast::Receiver<LiveText> {
@@ -94,9 +122,11 @@ impl Performer {
             JobWork::Model(request) => Box::pin(self.call_model(prepared, run, node, &key, &mode, request)).await,
             JobWork::Tool { tool, arguments, effect, artifacts } => {
                 let workspace = self.workspace(run, &mode).into();
-                let files =
-                    RunFiles { run, workspace, store: self.store.clone(), patience: self.patience.clone(), artifacts };
-                let call = Calling { tool: &tool, arguments: &arguments, effect, key: &key };
+                let told = prepared.program.result_limit(node, self.result_limit);
+                let piece_bytes = told.unwrap_or(self.result_limit) as usize;
+                let (store, patience, notices) = (self.store.clone(), self.patience.clone(), self.notices.clone());
+                let files = RunFiles { run, workspace, store, patience, notices, artifacts, piece_bytes };
+                let call = Calling { tool: &tool, arguments: &arguments, effect, key: &key, node };
                 self.call_tool(prepared, &mode, call, files).await
             }
         }
@@ -120,17 +150,28 @@ impl Performer {
         }
         let masked = Mutex::new(Pieces::new(prepared.tools.mask()));
         let send = |text: String| drop(self.live.send(LiveText { run, node, text }));
-        let live = |piece: Live<'_>| {
-            if let Live::Text(text) = piece
-                && self.live.receiver_count() > 0
-            {
+        let live = |piece: Live<'_>| match piece {
+            Live::Text(text) if self.live.receiver_count() > 0 => {
                 send(masked.lock().unwrap_or_else(PoisonError::into_inner).push(text));
             }
+            Live::Waiting(text) => self.say(run, prepared.tools.mask().mask_text(text)),
+            Live::Text(_) | Live::Thought(_) => {}
         };
         let mut answer = models::call::call(&self.models, &self.governors, &request, &tools, key, &live).await;
         send(masked.into_inner().unwrap_or_else(PoisonError::into_inner).rest());
         mask_answer(prepared, &mut answer);
+        if answer.usage.estimated > 0 {
+            self.warn_uncounted(run, &request.model);
+        }
         answer
+    }
+
+    /// Once for each model: what it takes is only estimated.
+    fn warn_uncounted(&self, run: RunId, model: &str) {
+        let mut warned = self.uncounted.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.insert(model.to_owned()) {
+            self.say(run, format!("warning: {model} reports no tokens; budgets go by an estimate"));
+        }
     }
 
     async fn call_tool(&self, prepared: &Prepared, mode: &Mode, call: Calling<'_>, files: RunFiles) -> Answer {
@@ -141,7 +182,7 @@ impl Performer {
             _ => self.really_call(prepared, &call, &files).await,
         };
         let body = match outcome {
-            Ok(returned) => self.keep(prepared, returned).await,
+            Ok(returned) => self.keep(prepared, returned, call.node).await,
             Err(failure) => Body::Failed(failure),
         };
         let usage = Usage { tool_calls: 1, ..Usage::default() };
@@ -171,8 +212,8 @@ impl Performer {
     }
 
     /// What a tool returned goes into the journal, or into a blob when it is large; its files always do.
-    async fn keep(&self, prepared: &Prepared, returned: Returned) -> Body {
-        match self.try_keep(prepared, returned).await {
+    async fn keep(&self, prepared: &Prepared, returned: Returned, node: relais_plan::NodeId) -> Body {
+        match self.try_keep(prepared, returned, node).await {
             Ok(body) => body,
             Err(error) => {
                 Body::Failed(Failure::new(ErrorKind::Internal, format!("the result could not be kept: {error}")))
@@ -180,9 +221,13 @@ impl Performer {
         }
     }
 
-    async fn try_keep(&self, prepared: &Prepared, returned: Returned) -> Result<Body, relais_store::Error> {
-        let limit = prepared.program.plan.limits.inline_bytes;
-        let (value, blob) = Stored::new(returned.value, limit);
+    async fn try_keep(
+        &self,
+        prepared: &Prepared,
+        returned: Returned,
+        node: relais_plan::NodeId,
+    ) -> Result<Body, relais_store::Error> {
+        let (value, blob) = prepared.program.result(node, returned.value, self.result_limit);
         if let Some((_, bytes)) = blob {
             self.patience.outlast(|| self.store.put_blob(bytes.clone())).await?;
         }
@@ -202,12 +247,13 @@ struct Calling<'a> {
     arguments: &'a Value,
     effect: Effect,
     key: &'a str,
+    node: relais_plan::NodeId,
 }
 
 /// Even a simulated run really has its workspace and its artifacts.
 pub(crate) fn is_local(tool: &str) -> bool {
     const LOCAL: &[&str] =
-        &["read_file", "write_file", "list_files", "load_artifact", "save_artifact", "list_artifacts"];
+        &["read_file", "write_file", "list_files", "load_artifact", "save_artifact", "list_artifacts", READ_VALUE];
     LOCAL.contains(&tool)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-use relais_engine::{Catalog, ErrorKind, Failure, ModelFacts, Program, matches_pattern};
+use relais_engine::{Catalog, ErrorKind, Failure, ModelFacts, Program, READ_VALUE, matches_pattern};
 use relais_plan::{Effect, Op, Plan, Task};
 use relais_store::{Document, DocumentKey, Error, Store};
 use serde_json::Value;
@@ -49,6 +49,9 @@ fn read_plan(hash: &str, found: Option<Document>) -> Result<Plan, String> {
     serde_json::from_value(document.body).map_err(|e| format!("the plan {hash} cannot be read: {e}"))
 }
 
+/// Tools that an agent may be lent beside its own: they read what it was given by reference.
+const LENT: [&str; 2] = [READ_VALUE, "read_file"];
+
 /// The names and patterns of all tools that a plan may call.
 pub fn tools_of(plan: &Plan) -> Vec<String> {
     let direct = plan.nodes.iter().filter_map(|node| match &node.op {
@@ -72,7 +75,7 @@ impl Prepared {
         }
         let tools = if plan.servers.is_empty() { tools.clone() } else { tools.with_servers(&plan.servers) };
         let mut specs = BTreeMap::new();
-        for name in tools_of(&plan) {
+        for name in tools_of(&plan).into_iter().chain(LENT.map(str::to_owned)) {
             if simulate && name.starts_with("mcp:") {
                 continue;
             }

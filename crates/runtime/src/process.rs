@@ -11,6 +11,8 @@ use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
+use crate::mask::Secrets;
+
 /// Variables that a child process keeps of ours.
 const KEPT_VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// One read of a pipe.
@@ -155,6 +157,26 @@ impl Drop for Group {
 }
 
 impl Program {
+    /// A program of the settings and the message for it. Secrets reach it as variables: what stands among the arguments of
+    /// a process, every account of the machine can read.
+    pub fn of_channel(
+        words: &[String],
+        env: &BTreeMap<String, String>,
+        secrets: &Secrets,
+        stdin: Vec<u8>,
+    ) -> Result<Program, String> {
+        let (program, arguments) = words.split_first().ok_or("the channel's command is empty")?;
+        if let Some(word) = arguments.iter().find(|word| word.contains("${")) {
+            return Err(secret_word(word));
+        }
+        let mut environment = BTreeMap::new();
+        for (name, text) in env {
+            let value = secrets.expand(text).map_err(|error| format!("`env`: {error}"))?;
+            environment.insert(name.clone(), value);
+        }
+        Ok(Program { program: program.clone(), arguments: arguments.to_vec(), environment, stdin, folder: None })
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear();
@@ -174,6 +196,11 @@ impl Program {
     fn pipe(&self, source: std::io::Error) -> Error {
         Error::Pipe { program: self.program.clone(), source }
     }
+}
+
+fn secret_word(word: &str) -> String {
+    let text = format!("`command`: `{word}` would show a secret to everybody who lists the processes of this machine");
+    format!("{text}; give it to the program as a variable: env = {{ TOKEN = \"${{TOKEN}}\" }}")
 }
 
 #[cfg(unix)]

@@ -1,17 +1,19 @@
 //! One run at work: fold, turn, append, perform, and again. That triangle is the only loop; engine, store and
 //! performer never call one another.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use relais_engine::*;
 use relais_plan::{LargeValues, NodeId};
-use relais_store::{Batch, Error, Row};
-use tokio::sync::mpsc;
+use relais_store::{Batch, Error, Listed, Row};
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+use crate::asked::asked_of_people;
 use crate::perform::{Job, JobWork};
 use crate::prepare::Prepared;
 use crate::tools::write_file;
@@ -21,6 +23,9 @@ use crate::worker::{Origin, Rest, Standing, Worker};
 const KEEP_MS: i64 = 3_000;
 /// A parent whose child waits looks after it so often, should nobody tell it.
 const CHILD_CHECK_MS: i64 = 60_000;
+/// A run that has ended waits so long for the child runs that it has given up: they end within that time, unless they have
+/// exit steps.
+const CHILDREN_END: Duration = Duration::from_secs(5);
 /// Inputs taken into one turn.
 const MAX_INPUTS: usize = 4_096;
 /// Values kept for one run from turn to turn; beyond this the cache starts anew.
@@ -79,11 +84,17 @@ pub(crate) struct Runner {
     inbox: mpsc::Receiver<Input>,
     standing: Arc<Standing>,
     flying: HashMap<CommandId, AbortHandle>,
+    /// Closed when the start of a child run has come to its end, well or not.
+    starting: HashMap<CommandId, watch::Receiver<()>>,
     /// Child runs that wait for something.
     parked: BTreeSet<CommandId>,
+    /// Child runs that were given up and have been told so.
+    cancelled: BTreeMap<CommandId, RunId>,
     pulse: Option<Pulse>,
     /// The types of events that the store was last told this run waits for; none if that is not known.
     awaited: Option<BTreeSet<String>>,
+    /// The questions that the store was last told this run asks; none if that is not known.
+    asking: Option<BTreeSet<CommandId>>,
 }
 
 /// How often the row of a run at work shows what it has used by now.
@@ -136,13 +147,12 @@ impl Runner {
         inbox: mpsc::Receiver<Input>,
         standing: Arc<Standing>,
     ) -> Runner {
-        let (flying, parked) = (HashMap::new(), BTreeSet::new());
         let (run, taking_over) = match origin {
             Origin::New(run) => (Some(*run), false),
             Origin::Free => (None, false),
             Origin::Taken => (None, true),
         };
-        let awaited = run.is_some().then(BTreeSet::new);
+        let (awaited, asking) = (run.is_some().then(BTreeSet::new), run.is_some().then(BTreeSet::new));
         Runner {
             worker,
             id,
@@ -155,10 +165,13 @@ impl Runner {
             outbox,
             inbox,
             standing,
-            flying,
-            parked,
+            flying: HashMap::new(),
+            starting: HashMap::new(),
+            parked: BTreeSet::new(),
+            cancelled: BTreeMap::new(),
             pulse: None,
             awaited,
+            asking,
         }
     }
 
@@ -206,10 +219,15 @@ impl Runner {
         }
         self.prepare().await?;
         if !fresh {
+            if let Some(pause) = pause_after(self.run()?.recoveries) {
+                tokio::time::sleep(pause).await;
+            }
             self.file_all().await?;
         }
         let mut resting = self.advance(Vec::new()).await?;
         if !fresh {
+            // Whoever had it before may have died between giving something up and stopping it.
+            self.abort_dropped().await?;
             self.perform_all().await?;
         }
         loop {
@@ -420,9 +438,11 @@ impl Runner {
         // Our own number is known before others can hear of it.
         self.standing.seq.store(run.seq, Ordering::Release);
         let awaited = self.changed_awaited(run, &prepared.program);
+        let listed = self.changed_questions(run, &prepared.program);
+        let asking = listed.is_some().then(|| asked_now(run).collect());
         let (run, writer, entry) = (self.id, self.worker.writer, entry.clone());
         let release = resting.then(|| self.worker.owner.clone());
-        let batch = Batch { run, writer, entry, summary, release, blobs, awaited };
+        let batch = Batch { run, writer, entry, summary, release, blobs, awaited, listed };
         self.worker.outlast(|| self.worker.store.append(batch.clone())).await?;
         if written {
             self.pulse = Some(pulse);
@@ -430,7 +450,17 @@ impl Runner {
         if let Some(types) = batch.awaited {
             self.awaited = Some(types.into_iter().collect());
         }
+        self.asking = asking.or(self.asking.take());
         Ok(())
+    }
+
+    /// What the run asks people, if that is something else than the store knows of.
+    fn changed_questions(&self, run: &Run, program: &Program) -> Option<Listed> {
+        if !program.asks_people {
+            return None;
+        }
+        let is_known = self.asking.as_ref().is_some_and(|known| known.iter().copied().eq(asked_now(run)));
+        (!is_known).then(|| asked_of_people(program, run))
     }
 
     /// The types of events that the run waits for, if they are others than the store knows of. What somebody outside
@@ -453,6 +483,9 @@ impl Runner {
         }
         let mut summary = summary(&prepared.program, run);
         (summary.status, summary.wake_at) = (pulse.status, pulse.wake_at);
+        if !pulse.status.is_final() {
+            (summary.ended_at, summary.error) = (None, None);
+        }
         Some(summary)
     }
 
@@ -464,7 +497,7 @@ impl Runner {
         let run = Run::fold(&entries)?;
         self.standing.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
-        self.awaited = None;
+        (self.awaited, self.asking) = (None, None);
         if self.taking_over {
             // Nothing was performed here yet: its answers were those of `first_words`.
             return Ok(Vec::new());
@@ -504,7 +537,9 @@ impl Runner {
     fn would_rest(&self) -> Result<bool, Trouble> {
         let run = self.run()?;
         if run.closed.is_some() {
-            return Ok(true);
+            // Its row shows the end when every child run that it leaves has been told: should we die before that, the run
+            // is taken up again.
+            return Ok(self.given_up(run).next().is_none());
         }
         if status(run) != RunStatus::Waiting {
             return Ok(false);
@@ -517,11 +552,8 @@ impl Runner {
         let run = self.run()?;
         let parent = run.opened.parent.clone();
         if let Some(status) = run.closed.as_ref().map(|c| c.status) {
-            if !resting {
-                // It had ended before we took it up, and nothing came: others may have it.
-                self.release().await?;
-            }
-            return Ok(Some(Ended::Closed { status, parent }));
+            let gone = resting || self.show_end().await?;
+            return Ok(gone.then_some(Ended::Closed { status, parent }));
         }
         if resting {
             let wake_at = wake_at(&self.prepared()?.program, run);
@@ -537,6 +569,21 @@ impl Runner {
         Ok(None)
     }
 
+    /// The run has ended and its row may not show it yet. Says whether it was let go.
+    async fn show_end(&mut self) -> Result<bool, Trouble> {
+        let ends = self.cancelled.values().map(|child| self.worker.let_go(*child));
+        // Those that take longer have been told, and end on their own.
+        let _ = tokio::time::timeout(CHILDREN_END, futures::future::join_all(ends)).await;
+        if self.row(self.id).await?.summary.status.is_final() {
+            // It had ended before we took it up, and nothing came: others may have it.
+            self.release().await?;
+            return Ok(true);
+        }
+        let (prepared, run) = (self.prepared()?, self.run()?);
+        let summary = summary(&prepared.program, run);
+        self.append_nothing(summary).await
+    }
+
     /// Everything waits for child runs that wait themselves.
     async fn park(&mut self, parent: Option<Parent>) -> Result<Option<Ended>, Trouble> {
         let prepared = self.prepared()?;
@@ -547,12 +594,8 @@ impl Runner {
         let own = wake_at(&prepared.program, run);
         let check = now + CHILD_CHECK_MS;
         summary.wake_at = Some(own.map_or(check, |at| at.min(check)));
-        let children = self.parked.iter().filter_map(|id| match &*run.owed.get(id)?.command {
-            Command::StartRun(start) => Some(format!("run:{}", start.run)),
-            Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => None,
-            Command::AskPerson(_) | Command::Await(_) => None,
-        });
-        summary.awaits = children.collect();
+        let children = self.parked.iter().filter_map(|id| child_of(run.owed.get(id)?));
+        summary.awaits = children.map(|child| format!("run:{child}")).collect();
         let wake_at = summary.wake_at;
         let gone = self.append_nothing(summary).await?;
         Ok(gone.then_some(Ended::Waiting { wake_at, parent }))
@@ -570,13 +613,14 @@ impl Runner {
     /// the run goes on with what was said.
     async fn append_nothing(&mut self, summary: Summary) -> Result<bool, Trouble> {
         let at = self.worker.clock.now();
+        let listed = self.changed_questions(self.run()?, &self.prepared()?.program);
         let Some(run) = &mut self.run else { return Ok(false) };
         run.begin(at, None);
         self.standing.seq.store(run.seq, Ordering::Release);
         let entry = Arc::new(Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() });
         let (run, writer, release) = (self.id, self.worker.writer, Some(self.worker.owner.clone()));
         let (summary, blobs) = (Some(summary), Vec::new());
-        let batch = Batch { run, writer, entry: entry.clone(), summary, release, blobs, awaited: None };
+        let batch = Batch { run, writer, entry: entry.clone(), summary, release, blobs, awaited: None, listed };
         match self.worker.outlast(|| self.worker.store.append(batch.clone())).await {
             Ok(()) => Ok(true),
             Err(Error::Conflict { .. }) => {
@@ -636,10 +680,12 @@ impl Runner {
         }
     }
 
-    /// The command that a child run answers; it may have been asked more than once.
+    /// The command that a child run answers; it may have been asked more than once. To one that was given up it is a
+    /// receipt.
     fn command_of(&self, child: RunId) -> Option<CommandId> {
-        let asked = |owed: &Owed| matches!(&*owed.command, Command::StartRun(start) if start.run == child);
-        self.run.as_ref()?.owed.iter().find(|(_, owed)| asked(owed)).map(|(id, _)| *id)
+        let asked = |owed: &Owed| child_of(owed) == Some(child);
+        let run = self.run.as_ref()?;
+        run.owed.iter().chain(&run.dropped).find(|(_, owed)| asked(owed)).map(|(id, _)| *id)
     }
 
     fn next_due(&self, prepared: &Prepared) -> Result<Option<Millis>, Trouble> {
@@ -717,7 +763,7 @@ impl Runner {
                 tool: tool.clone(),
                 arguments: arguments.clone(),
                 effect: *effect,
-                artifacts: latest(run),
+                artifacts: artifacts(run, prepared.program.first_version(owed.node), arguments),
             },
             Command::StartRun(start) => {
                 let (opened, again) = (child(run, id, start), !start.paid.is_zero());
@@ -738,6 +784,7 @@ impl Runner {
     async fn start_child(&mut self, id: CommandId, opened: Opened, again: bool) -> Result<(), Trouble> {
         let child = opened.run;
         let (worker, outbox) = (self.worker.clone(), self.outbox.clone());
+        let (started, starting) = watch::channel(());
         let task = tokio::spawn(async move {
             let input = match worker.outlast(|| worker.start_child(opened.clone(), again)).await {
                 // Already ended, or its end will be told.
@@ -747,16 +794,19 @@ impl Runner {
                     Input::Answered(id, Box::new(Answer { body, usage: Usage::default(), ms: 0 }))
                 }
             };
+            drop(started);
             let _ = outbox.send(input).await;
         });
         self.flying.insert(id, task.abort_handle());
+        self.starting.insert(id, starting);
         Ok(())
     }
 
     /// The answer that a child run is, if it has ended.
     async fn child_answer(&mut self, id: CommandId) -> Result<Option<Event>, Trouble> {
         let run = self.run()?;
-        let Some(Command::StartRun(start)) = run.owed.get(&id).map(|o| &*o.command) else { return Ok(None) };
+        let asked = run.owed.get(&id).or_else(|| run.dropped.get(&id));
+        let Some(Command::StartRun(start)) = asked.map(|o| &*o.command) else { return Ok(None) };
         let paid = start.paid;
         let row = self.row(start.run).await?;
         if !row.summary.status.is_final() {
@@ -775,30 +825,50 @@ impl Runner {
         Ok(Some(Event::Answered { id, answer: Box::new(Answer { body, usage: child.usage.since(&paid), ms }) }))
     }
 
-    /// What the run has given up is stopped; a child run is cancelled.
+    /// What the run has given up is stopped; a child run is cancelled, wherever it is and whatever it waits for.
     async fn abort_dropped(&mut self) -> Result<(), Trouble> {
         let run = self.run()?;
-        let gone: Vec<CommandId> = run.dropped.keys().filter(|id| self.flying.contains_key(id)).copied().collect();
-        let children: Vec<RunId> = gone
-            .iter()
-            .filter_map(|id| match &*run.dropped.get(id)?.command {
-                Command::StartRun(start) => Some(start.run),
-                Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => None,
-                Command::AskPerson(_) | Command::Await(_) => None,
-            })
-            .collect();
-        for id in gone {
-            if let Some(handle) = self.flying.remove(&id) {
-                handle.abort();
-            }
+        let children: Vec<(CommandId, RunId)> = self.given_up(run).collect();
+        let is_child = |id: &CommandId| run.dropped.get(id).is_some_and(|owed| child_of(owed).is_some());
+        let calls: Vec<CommandId> =
+            run.dropped.keys().filter(|id| self.flying.contains_key(id) && !is_child(id)).copied().collect();
+        for handle in calls.iter().filter_map(|id| self.flying.remove(id)) {
+            handle.abort();
         }
-        for child in children {
-            let cancel = Event::Signalled { signal: Signal::Cancel, by: "its parent".into() };
-            self.worker.signal(child, vec![cancel]).await?;
-            self.worker.outlast(|| self.worker.take_up(child)).await?;
+        for (id, child) in children {
+            // Half a start would leave a run that is ours and that nobody works on.
+            if let Some(mut starting) = self.starting.remove(&id) {
+                let _ = starting.changed().await;
+            }
+            self.flying.remove(&id);
+            self.worker.outlast(|| self.worker.cancel_child(self.id, child)).await?;
+            self.cancelled.insert(id, child);
         }
         Ok(())
     }
+
+    /// The child runs that the run has given up and that have not been told so by this task.
+    fn given_up<'r>(&'r self, run: &'r Run) -> impl Iterator<Item = (CommandId, RunId)> + 'r {
+        let untold = run.dropped.iter().filter(|(id, _)| !self.cancelled.contains_key(id));
+        untold.filter_map(|(id, owed)| Some((*id, child_of(owed)?)))
+    }
+}
+
+/// The child run that a command started.
+fn child_of(owed: &Owed) -> Option<RunId> {
+    match &*owed.command {
+        Command::StartRun(start) => Some(start.run),
+        Command::CallModel { .. } | Command::CallTool { .. } | Command::Sleep { .. } => None,
+        Command::AskPerson(_) | Command::Await(_) => None,
+    }
+}
+
+/// Before a run goes on that was taken over so often without getting further: should it be what brings the process down,
+/// other runs get further meanwhile.
+fn pause_after(recoveries: u32) -> Option<Duration> {
+    const LONGEST_S: u64 = 60;
+    let again = recoveries.checked_sub(1)?;
+    Some(Duration::from_secs(1u64.checked_shl(again).unwrap_or(LONGEST_S).min(LONGEST_S)))
 }
 
 /// What stands in a blob: JSON, or else text.
@@ -844,12 +914,9 @@ fn must_not_be_taken<'a>(others: impl IntoIterator<Item = &'a Entry>) -> Result<
 }
 
 impl Pulse {
-    /// A run that is kept in memory shows as running while it waits for a moment.
+    /// A run that is kept in memory shows as running while it waits for a moment, or has an end to bring to others.
     fn of(program: &Program, run: &Run, resting: bool) -> Pulse {
-        let status = match status(run) {
-            RunStatus::Waiting if !resting => RunStatus::Running,
-            status => status,
-        };
+        let status = if resting { status(run) } else { RunStatus::Running };
         let wake_at = (status == RunStatus::Waiting).then(|| wake_at(program, run)).flatten();
         Pulse { status, wake_at, usage: run.usage, at: run.at }
     }
@@ -860,11 +927,21 @@ impl Pulse {
     }
 }
 
-fn latest(run: &Run) -> Vec<(String, u32, Artifact)> {
-    let newest = |(name, versions): (&String, &Vec<Artifact>)| {
-        versions.last().map(|artifact| (name.clone(), versions.len() as u32, artifact.clone()))
-    };
-    run.artifacts.iter().filter_map(newest).collect()
+/// What a tool may read: the newest version of every artifact, and the one that the call names.
+fn artifacts(run: &Run, first: usize, arguments: &Value) -> Vec<(String, u32, Artifact)> {
+    let asked = (arguments["name"].as_str(), arguments["version"].as_u64());
+    let mut shown = Vec::with_capacity(run.artifacts.len());
+    for (name, versions) in &run.artifacts {
+        let numbered = versions.iter().enumerate().map(|(place, artifact)| (place + first, artifact));
+        let is_shown =
+            |number: usize| number + 1 == versions.len() + first || asked == (Some(name.as_str()), Some(number as u64));
+        shown.extend(
+            numbered
+                .filter(|(number, _)| is_shown(*number))
+                .map(|(number, artifact)| (name.clone(), number as u32, artifact.clone())),
+        );
+    }
+    shown
 }
 
 fn child(run: &Run, command: CommandId, start: &StartRun) -> Opened {
@@ -1073,6 +1150,13 @@ mod tests {
         assert_eq!((row.summary.status, row.owner), (RunStatus::Waiting, None));
         assert_eq!(appends.load(Ordering::Relaxed), 4, "it was let go at the second try");
         assert!(live.try_recv().is_err(), "nothing stands still");
+    }
+
+    #[test]
+    fn a_run_that_gets_nowhere_pauses_longer_every_time() {
+        let seconds = |recoveries| pause_after(recoveries).map(|pause| pause.as_secs());
+        assert_eq!((0..6).map(seconds).collect::<Vec<_>>(), [None, Some(1), Some(2), Some(4), Some(8), Some(16)]);
+        assert_eq!(seconds(u32::MAX), Some(60));
     }
 
     #[tokio::test]

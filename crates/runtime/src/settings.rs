@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use relais_plan::McpServer;
+use relais_plan::{MIN_RESULT_LIMIT, McpServer};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -12,9 +12,13 @@ pub struct Settings {
     pub default_model: Option<String>,
     /// Says in a sentence what a step of a workflow does, whenever its prompt or tools change; none: nothing is said.
     pub summary_model: Option<String>,
+    /// How much of a tool's result an agent is told at once that does not say it itself; absent means `64k`.
+    pub result_limit: Option<ResultLimit>,
     pub providers: BTreeMap<String, Provider>,
     /// Prices and context sizes that add to or replace the built-in table, by `provider/model`.
     pub models: BTreeMap<String, ModelSettings>,
+    /// What files may call models (`model_provider: [planning]`), and which they are.
+    pub model_names: BTreeMap<String, Named>,
     pub mcp: BTreeMap<String, McpServer>,
     pub tools: ToolSettings,
     /// Name to value or `${VARIABLE}`; given to tools by name, shown nowhere.
@@ -33,6 +37,23 @@ pub struct Settings {
     pub telemetry: Telemetry,
 }
 
+/// A model, or several in fallback order.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "a model as `provider/model`, or a list of them")]
+pub enum Named {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Named {
+    pub fn models(&self) -> Vec<String> {
+        match self {
+            Named::One(model) => vec![model.clone()],
+            Named::Several(models) => models.clone(),
+        }
+    }
+}
+
 /// How long a server keeps runs that have ended. What is not said stays for ever.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -44,6 +65,41 @@ pub struct Retention {
     pub partial_success: Option<Age>,
     pub failed: Option<Age>,
     pub cancelled: Option<Age>,
+}
+
+/// Bytes, as a number or written as `64k` or `1M`; at least a KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct ResultLimit {
+    pub bytes: u64,
+}
+
+/// A size as it may be written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<Written> for ResultLimit {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<ResultLimit, String> {
+        let text = match written {
+            Written::Number(bytes) => bytes.to_string(),
+            Written::Text(text) => text,
+        };
+        let (digits, unit) = match text.trim().to_ascii_lowercase() {
+            text if text.ends_with('k') => (text[..text.len() - 1].to_owned(), 1024),
+            text if text.ends_with('m') => (text[..text.len() - 1].to_owned(), 1024 * 1024),
+            text => (text, 1),
+        };
+        let bytes = digits.trim().parse().ok().and_then(|number: u64| number.checked_mul(unit));
+        let bytes = bytes.filter(|bytes| *bytes >= MIN_RESULT_LIMIT);
+        let wrong = || format!("`{text}` is no size of at least 1k; write 64k or 1M");
+        bytes.map(|bytes| ResultLimit { bytes }).ok_or_else(wrong)
+    }
 }
 
 /// A time that has passed, written as `12h` or `30d`.
@@ -88,6 +144,20 @@ pub struct Provider {
     pub api_key_env: Option<String>,
     pub max_concurrent: Option<usize>,
     pub requests_per_minute: Option<u32>,
+    /// Prompt and answer together, as they are reckoned before each call.
+    pub tokens_per_minute: Option<u32>,
+    /// How long a call may be silent before it is given up; absent means 60.
+    pub stall_s: Option<u64>,
+    /// Tries of one call in all on errors of transport, stalls and 5xx; absent means 4. Where another model stands by,
+    /// there are two at most.
+    pub tries: Option<u32>,
+    /// After so many failures in a row, over all calls, the provider is left out for a while; absent means 5.
+    pub break_after: Option<u32>,
+    /// For so long; absent means 30.
+    pub cooldown_s: Option<u64>,
+    /// Variables whose values are not sent to this address, because somebody else than the user named it.
+    #[serde(skip)]
+    pub withheld: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -143,6 +213,8 @@ pub struct SearchSettings {
 pub struct Channel {
     pub webhook: Option<String>,
     pub command: Option<Vec<String>>,
+    /// Variables of the command; values may name secrets as `${NAME}`.
+    pub env: BTreeMap<String, String>,
 }
 
 /// What those may do who reach the server over the network.
@@ -151,6 +223,8 @@ pub struct Channel {
 pub struct ServerSettings {
     /// Definitions may name programs to be started on this machine as MCP servers.
     pub allow_commands: bool,
+    /// The address that people reach this server by; the links in notifications begin with it.
+    pub public_url: Option<String>,
 }
 
 /// Who is let in from outside. `issuer`, `audience` and `jwks_url` (of JWTs) belong together: all of them, or none.
@@ -163,6 +237,8 @@ pub struct AuthSettings {
     pub jwks_url: Option<String>,
     /// The claim that holds the user's id; absent means `sub`.
     pub user_claim: Option<String>,
+    /// Stands before that claim in the user's id; absent means the issuer without its scheme, and `|`.
+    pub user_prefix: Option<String>,
     /// The claim that holds the scopes; absent means `scope`.
     pub scope_claim: Option<String>,
     /// How far the issuer's clock may be off; absent means a minute.
@@ -206,6 +282,8 @@ pub struct NotifyChannel {
     pub secret: Option<String>,
     pub email: Vec<String>,
     pub command: Vec<String>,
+    /// Variables of the command; values may name secrets as `${NAME}`.
+    pub env: BTreeMap<String, String>,
     /// Told of all workflows whose files name nobody.
     pub default: bool,
 }

@@ -50,8 +50,24 @@ pub struct RunFiles {
     pub workspace: Arc<Path>,
     pub store: Arc<dyn Store>,
     pub patience: Arc<Patience>,
+    pub notices: Option<Arc<dyn Noticeboard>>,
     /// Latest version of each artifact at the time of the call, oldest first: name, version, artifact.
     pub artifacts: Vec<(String, u32, Artifact)>,
+    /// So many bytes of a result are told to a model at once.
+    pub piece_bytes: usize,
+}
+
+/// The list of messages for people. Who keeps it knows the run's user.
+pub trait Noticeboard: Send + Sync {
+    fn post<'a>(&'a self, notice: Notice<'a>) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// A message of a run for the list. The same key leaves one notice, however often it is posted.
+pub struct Notice<'a> {
+    pub run: RunId,
+    pub key: &'a str,
+    pub title: &'a str,
+    pub text: &'a str,
 }
 
 #[derive(Debug, Clone, Default)]

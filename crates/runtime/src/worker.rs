@@ -497,6 +497,28 @@ impl Worker {
         Ok(())
     }
 
+    /// Cancels a child run that its parent has given up, once: a second cancel would cut off its exit steps.
+    pub(crate) async fn cancel_child(self: &Arc<Worker>, parent: RunId, child: RunId) -> Result<(), Error> {
+        match self.row(child).await {
+            Ok(row) if row.summary.status.is_final() => return Ok(()),
+            Ok(_) => {}
+            // It was never started.
+            Err(Error::NotFound(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        // One that cannot be read cannot go on either.
+        let Ok(state) = Run::fold(&self.store.load(child, 0).await?) else { return Ok(()) };
+        // A fork has the journal of another run, and with it that one's children.
+        if state.opened.parent.as_ref().is_none_or(|of| of.run != parent) {
+            return Ok(());
+        }
+        if state.cancels == 0 {
+            let cancel = Event::Signalled { signal: Signal::Cancel, by: "its parent".into() };
+            self.signal(child, vec![cancel]).await?;
+        }
+        self.take_up(child).await.map(drop)
+    }
+
     /// Appends signals from outside behind whatever is there: only such as mean the same wherever they stand. The owner
     /// meets them and reads on.
     pub async fn signal(self: &Arc<Worker>, run: RunId, events: Vec<Event>) -> Result<(), Error> {

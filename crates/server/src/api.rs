@@ -1,12 +1,15 @@
 //! The routes under `/api/v1` and the OpenAPI document that is generated from them.
 
 mod agents;
+pub(crate) mod budget;
+mod bulk;
 mod definitions;
 mod events;
 mod instances;
 mod notifications;
 mod outputs;
 mod portable;
+mod questions;
 mod runs;
 mod schedules;
 mod step_triggers;
@@ -21,11 +24,15 @@ mod workflows;
 
 /// What the API answers, for those who read it in Rust: the fields have the same names on both sides.
 pub mod views {
+    pub use super::bulk::{BulkCount, BulkView};
     pub use super::events::{EventEffects, Reaction};
     pub use super::notifications::NotificationRow;
     pub use super::portable::ImportedView;
+    pub use super::questions::OpenQuestionView;
+    pub use super::schedules::BackfillView;
     pub use super::usage::{UsagePart, UsageReport, UsageSum};
     pub use super::versions::VersionView;
+    pub use super::workflows::DeletionView;
 }
 
 use axum::Router;
@@ -70,6 +77,8 @@ fn routes() -> OpenApiRouter<App> {
 fn resources() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(runs::routes())
+        .merge(questions::routes())
+        .merge(bulk::routes())
         .merge(tokens::routes())
         .merge(workflows::routes())
         .merge(outputs::routes())

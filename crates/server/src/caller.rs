@@ -3,6 +3,7 @@
 //! they are.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
@@ -13,6 +14,7 @@ use relais_service::access::{Access, Scope};
 use relais_service::{Error, Service};
 
 use crate::App;
+use crate::account::Connection;
 use crate::origin::{Network, is_from_this_machine, remote};
 use crate::problem::Problem;
 
@@ -68,7 +70,7 @@ pub fn may(access: &Access, scope: Scope) -> Result<(), Problem> {
 /// Who may come in without a token, and whose word on addresses is taken.
 #[derive(Default)]
 pub struct Gate {
-    /// Everybody on this machine, who could read the database file anyway.
+    /// Programs of the account that runs the server and of root, who could read the database file anyway.
     is_open: bool,
     trusted: Vec<Network>,
 }
@@ -81,19 +83,35 @@ impl Gate {
         Ok(Gate { is_open, trusted })
     }
 
-    fn without_token(&self, parts: &Parts, user: &str) -> Result<Access, Problem> {
+    async fn without_token(&self, parts: &Parts, user: &str) -> Result<Access, Problem> {
         if !self.is_open {
             let text = "This server lets nobody in without a token: send it as `Authorization: Bearer …`.";
-            let how = "`relais token create` makes one where the database is.";
-            return Err(Error::Unauthorized(format!("{text} {how}")).into());
+            return Err(Error::Unauthorized(format!("{text} {MAKE_ONE}")).into());
         }
         is_from_this_machine(peer(parts), parts).map_err(|why| {
             let text =
                 format!("Without a token only programs on this machine are let in; this was refused since {why}.");
             Problem::from(Error::Forbidden(text))
         })?;
+        must_be_own_account(parts).await?;
         Ok(Access::local(user))
     }
+}
+
+const MAKE_ONE: &str = "`relais token create` makes one where the database is.";
+
+/// Other accounts of this machine could not read the database file, and so are not let in as its owner.
+async fn must_be_own_account(parts: &Parts) -> Result<(), Problem> {
+    let connection = parts.extensions.get::<Arc<Connection>>().cloned();
+    let found = match connection {
+        Some(connection) => connection.must_be_own().await,
+        None => Err("the connection is not known".to_owned()),
+    };
+    found.map_err(|why| {
+        let text = "Without a token only programs of the account that runs this server are let in";
+        let how = "send a token as `Authorization: Bearer …`.";
+        Error::Unauthorized(format!("{text}, and {why}: {how} {MAKE_ONE}")).into()
+    })
 }
 
 /// Looked up once for each request, by whichever extractor comes first.
@@ -103,7 +121,7 @@ pub async fn known(parts: &mut Parts, app: &App) -> Result<Access, Problem> {
     }
     let access = match presented(&parts.headers)? {
         Some(token) => admit(token, parts, app).await?,
-        None => app.gate.without_token(parts, app.service.user())?,
+        None => app.gate.without_token(parts, app.service.user()).await?,
     };
     take_user_id(parts, &access)?;
     parts.extensions.insert(access.clone());

@@ -17,6 +17,8 @@ use crate::problem::Problem;
 
 /// A request is answered within this; long polls wait less, streams begin at once. What it had begun goes on.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
+/// Longer than any call waits for a run.
+const CALL_TIME: Duration = Duration::from_secs(crate::mcp::MAX_WAIT_S + 60);
 /// Address and headers together; tokens and cookies are far smaller.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Large bodies worked on at once: read into memory they may take some hundred megabytes each.
@@ -86,6 +88,7 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
         let text = format!("address and headers together are larger than {MAX_HEAD_BYTES} bytes");
         return Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_large", text).into_response();
     }
+    let is_call = request.uri().path() == "/mcp";
     let turn = app.room.turn();
     request.extensions_mut().insert(turn.clone());
     let answer = tokio::spawn(async move {
@@ -93,20 +96,21 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
         turn.give_back();
         response
     });
-    answered(answer).await
+    // A call over MCP may wait for a run as long as its client does.
+    if is_call { answered(answer, CALL_TIME).await } else { answered(answer, ANSWER_TIME).await }
 }
 
-async fn answered(answer: JoinHandle<Response>) -> Response {
-    match timeout(ANSWER_TIME, answer).await {
+async fn answered(answer: JoinHandle<Response>, limit: Duration) -> Response {
+    match timeout(limit, answer).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => fell_over().into_response(),
-        Err(_) => takes_too_long().into_response(),
+        Err(_) => takes_too_long(limit).into_response(),
     }
 }
 
 /// Not `busy`: the work goes on, and the same again would be a second piece of it.
-fn takes_too_long() -> Problem {
-    let text = format!("there was no answer within {} s", ANSWER_TIME.as_secs());
+fn takes_too_long(limit: Duration) -> Problem {
+    let text = format!("there was no answer within {} s", limit.as_secs());
     let more = "what was asked for goes on; look whether it is done before you ask again";
     Problem::new(StatusCode::GATEWAY_TIMEOUT, "too_slow", format!("{text}; {more}"))
 }
@@ -125,7 +129,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_takes_too_long_does_not_ask_for_a_second_try() {
-        let answer = answered(tokio::spawn(std::future::pending())).await;
+        let answer = answered(tokio::spawn(std::future::pending()), ANSWER_TIME).await;
         assert_eq!(answer.status(), StatusCode::GATEWAY_TIMEOUT);
         assert!(!answer.headers().contains_key(header::RETRY_AFTER));
     }

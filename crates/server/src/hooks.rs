@@ -1,11 +1,12 @@
-//! Webhooks: other services send data to `/hooks/{id}`, and it starts a run of the trigger behind that address.
+//! Webhooks: other services send data to `/hooks/{user}/{id}`, and it starts a run of the trigger behind that address.
+//! `/hooks/{id}` is that of an id that the server made, and of the user whose server it is.
 //!
 //! No token is asked for: whoever knows the address may send, or, where the trigger names a secret, whoever signs.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use relais_service::signature::Given;
-use relais_service::{Error, Fate, Posted};
+use relais_service::{Error, Fate, HookAddress, Posted};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -28,7 +29,7 @@ const KEYS: [&str; 4] = ["idempotency-key", "webhook-id", "svix-id", "x-github-d
 const FORM: &str = "application/x-www-form-urlencoded";
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(post))
+    OpenApiRouter::new().routes(routes!(post)).routes(routes!(post_to_user))
 }
 
 /// What became of something that was sent.
@@ -57,15 +58,44 @@ async fn post(
     TraceParent(traceparent): TraceParent,
     request: Request,
 ) -> Result<(StatusCode, Json<Taken>), Problem> {
+    take(&app, HookAddress { user: None, id: &id }, traceparent, request).await
+}
+
+/// Send data to a webhook of a user: JSON, or a form.
+#[utoipa::path(post, path = "/hooks/{user}/{id}", operation_id = "post_user_hook", tag = "hooks", security(()),
+    request_body(content = Value, description = "What happened, as the sender tells it"),
+    params(("user" = String, Path, description = "Whose webhook it is, as `whoami` says"),
+        ("id" = String, Path, description = "The id that the trigger names"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The sender's id of this delivery; also as `webhook-id`, `svix-id` or `X-GitHub-Delivery`"),
+        ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)"),
+        ("X-Signature-256" = Option<String>, Header, description = "`sha256=` and the HMAC-SHA256 of the body in hex, where the trigger has a secret; also in the forms of GitHub and Standard Webhooks")),
+    responses((status = ACCEPTED, body = Taken, description = "A run starts"),
+        (status = OK, body = Taken, description = "It starts nothing, and why"),
+        Problems))]
+async fn post_to_user(
+    State(app): State<App>,
+    Path((user, id)): Path<(String, String)>,
+    TraceParent(traceparent): TraceParent,
+    request: Request,
+) -> Result<(StatusCode, Json<Taken>), Problem> {
+    take(&app, HookAddress { user: Some(&user), id: &id }, traceparent, request).await
+}
+
+async fn take(
+    app: &App,
+    to: HookAddress<'_>,
+    traceparent: Option<String>,
+    request: Request,
+) -> Result<(StatusCode, Json<Taken>), Problem> {
     let (parts, body) = request.into_parts();
-    let from = caller::from(&parts, &app);
+    let from = caller::from(&parts, app);
     let headers = parts.headers.clone();
     if is_from_a_page(&headers) {
         let text = "webhooks are for services: what a page in a browser sends is refused";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
     // Before the body is read, which strangers could keep the server at.
-    app.service.must_be_hook(&id, from).await?;
+    app.service.must_be_hook(to, from).await?;
     let bytes = read_within(Request::from_parts(parts, body), MAX_HOOK_BYTES).await?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let posted = Posted {
@@ -76,7 +106,7 @@ async fn post(
         from,
     };
     let fate =
-        app.service.fire_hook(&id, posted, || if is_form(&headers) { form(&bytes) } else { json(&bytes) }).await?;
+        app.service.fire_hook(to, posted, || if is_form(&headers) { form(&bytes) } else { json(&bytes) }).await?;
     Ok(taken(fate))
 }
 

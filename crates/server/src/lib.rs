@@ -1,6 +1,7 @@
 //! The server: REST, events and MCP over HTTP, one file per resource. Each route parses its own words, calls one
 //! method of the service, and renders the answer. Knows nothing of SQL, plans or how a run goes on.
 
+mod account;
 mod api;
 mod body;
 mod caller;

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
+use crate::account::Connection;
 use crate::caller::Gate;
 use crate::mcp::Mcp;
 use crate::patient::Patient;
@@ -160,8 +161,10 @@ impl Door {
     fn attend(&self, stream: TcpStream, peer: SocketAddr, slot: OwnedSemaphorePermit) {
         // Small answers are not held back to be joined with later ones.
         let _ = stream.set_nodelay(true);
+        let ends = stream.local_addr().map(|own| Arc::new(Connection::new(peer, own))).ok();
         let from = move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
+            ends.iter().for_each(|ends| drop(request.extensions_mut().insert(ends.clone())));
             request
         };
         let service = TowerToHyperService::new(self.router.clone().map_request(from));

@@ -7,16 +7,22 @@
 mod agents;
 mod arguments;
 mod attend;
+mod bulk;
 mod catalog;
 mod definition;
+mod deletion;
 mod published;
+mod questions;
 mod render;
 mod resources;
 mod runs;
 mod schedules;
+mod signals;
 mod tools;
 mod trouble;
 mod workflows;
+
+pub use attend::MAX_WAIT_S;
 
 use std::sync::Arc;
 

@@ -192,6 +192,10 @@ fn governors(service: &Service, text: &mut String) {
     gauge(text, "relais_governor_waiting", "Model calls that wait for their turn.", &series(|g| g.waiting as f64));
     gauge(text, "relais_governor_width", "Model calls that may be under way.", &series(|g| g.width as f64));
     gauge(text, "relais_governor_paused", "1 while the provider asked for a pause.", &series(|g| f64::from(g.paused)));
+    let help = "Seconds until a provider is asked again that failed several times in a row.";
+    gauge(text, "relais_governor_left_out_seconds", help, &series(|g| g.left_out_ms as f64 / 1e3));
+    let help = "Model calls that failed since the last one that was answered.";
+    gauge(text, "relais_governor_failures", help, &series(|g| f64::from(g.failures_in_a_row)));
 }
 
 /// Where the system tells it.

@@ -80,7 +80,7 @@ impl Observer for Telemetry {
             recording: end.recording(),
         };
         if self.queue.try_send(ended).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            lost(&self.dropped, "more runs end than the collector takes traces");
         }
     }
 }
@@ -125,17 +125,13 @@ impl Collector {
         }] });
         let body = body.to_string();
         for pause in PAUSES.iter().map(Some).chain([None]) {
-            let error = match self.post(body.clone()).await {
-                Ok(()) => return,
-                Err(error) => error,
-            };
+            let Err(error) = self.post(body.clone()).await else { return };
             tracing::debug!(error = %error.message, "the collector did not take a trace");
             match pause.filter(|_| error.again) {
                 Some(pause) => tokio::time::sleep(*pause).await,
-                None => break,
+                None => return lost(&self.dropped, &error.message),
             }
         }
-        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn post(&self, body: String) -> Result<(), NotTaken> {
@@ -147,6 +143,15 @@ impl Collector {
             status if status.is_success() => Ok(()),
             status => Err(NotTaken { message: status.to_string(), again: again(status) }),
         }
+    }
+}
+
+/// Counts a trace that no collector gets. The first is told, and then ever more seldom: a collector that is gone for days
+/// fills no log.
+fn lost(dropped: &AtomicU64, reason: &str) {
+    let total = dropped.fetch_add(1, Ordering::Relaxed) + 1;
+    if total.is_power_of_two() {
+        tracing::warn!(total, reason, "traces were lost: the collector did not take them");
     }
 }
 
@@ -202,8 +207,25 @@ fn headers(written: &BTreeMap<String, String>) -> Result<HeaderMap, Error> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::io::{Read, Seek};
+
+    #[test]
+    fn what_is_lost_is_told_and_fills_no_log() {
+        let file = tempfile::tempfile().unwrap();
+        let mut read = file.try_clone().unwrap();
+        let lines = tracing_subscriber::fmt().with_writer(std::sync::Mutex::new(file)).with_ansi(false).finish();
+        let dropped = AtomicU64::new(0);
+        tracing::subscriber::with_default(lines, || (0..100).for_each(|_| lost(&dropped, "503 Service Unavailable")));
+        let mut text = String::new();
+        read.rewind().unwrap();
+        read.read_to_string(&mut text).unwrap();
+        let told = |total: u64| text.contains(&format!("total={total} ")) && text.contains("503 Service");
+        assert!([1, 2, 4, 64].into_iter().all(told) && text.lines().count() == 7, "{text}");
+        assert_eq!(dropped.into_inner(), 100);
+    }
 
     #[test]
     fn settings_stand_over_variables() {

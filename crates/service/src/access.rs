@@ -149,7 +149,7 @@ fn check_text(what: &str, text: &str, chars_max: usize) -> Result<(), Error> {
     if text.chars().nth(chars_max).is_some() {
         return wrong(format!("is too long; it may have at most {chars_max} characters"));
     }
-    if text.chars().any(char::is_control) {
+    if !relais_plan::text::is_name(text) {
         return wrong("has a control character (a line break, a tab or the like); leave it out".into());
     }
     Ok(())

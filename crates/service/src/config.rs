@@ -1,10 +1,19 @@
 //! Where things are and what `relais.toml` says. Flags stand over the environment, that over the project's file, that
-//! over the one in the home folder.
+//! over the one in the home folder. The home's file is the user's own; a project's may be anybody's.
+
+pub mod project;
+pub mod trust;
 
 use std::path::{Path, PathBuf};
 
-use relais_runtime::settings::Settings;
+use relais_runtime::mask::Secrets;
+use relais_runtime::models;
+use relais_runtime::settings::{Named, Settings};
+use relais_store::private;
 use toml::de::{DeTable, DeValue};
+
+use project::{Deed, HARMLESS, Project};
+use trust::{Standing, Trust};
 
 use crate::Error;
 use crate::feed::notify::{self, Mistake};
@@ -28,32 +37,111 @@ pub struct Config {
 /// Larger files are no configuration.
 const MAX_BYTES: u64 = 1024 * 1024;
 
+/// A configuration, and what the user should know of how it came about.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub config: Config,
+    /// The project's file, of which only what is harmless was used.
+    pub left_out: Option<LeftOut>,
+    pub warnings: Vec<String>,
+}
+
+/// What an untrusted file of a project says and nobody heeds.
+#[derive(Debug, Clone)]
+pub struct LeftOut {
+    pub file: PathBuf,
+    pub has_changed: bool,
+    pub deeds: Vec<Deed>,
+}
+
+/// How much of what a file would do is told in a warning; `relais trust` tells all of it.
+const DEEDS_TOLD: usize = 3;
+
+impl LeftOut {
+    /// What is the matter, and what to do.
+    pub fn told(&self) -> String {
+        let file = self.file.display();
+        let why = if self.has_changed { "has changed since you trusted it" } else { "is not trusted" };
+        let mut deeds: Vec<String> = self.deeds.iter().take(DEEDS_TOLD).map(Deed::to_string).collect();
+        if self.deeds.len() > DEEDS_TOLD {
+            deeds.push(format!("and {} more", self.deeds.len() - DEEDS_TOLD));
+        }
+        let used = HARMLESS.map(|key| format!("`{key}`")).join(" and ");
+        format!(
+            "{file} {why}, so only {used} are taken from it. It also: {}. `relais trust` shows all of it and trusts it; \
+             {}=1 trusts it for one command",
+            deeds.join(", "),
+            trust::VARIABLE
+        )
+    }
+}
+
+/// The folder that data lives in: the one that was named, else that of the environment, else the platform's.
+pub fn home(named: Option<PathBuf>) -> Result<PathBuf, Error> {
+    named.map_or_else(default_home, Ok)
+}
+
+/// What background workers have to say goes here, in the home folder.
+pub const WORKER_LOG: &str = "worker.log";
+const WORKSPACES: &str = "workspaces";
+const DATABASE: &str = "relais.db";
+
+/// Makes the home folder, which holds prompts, answers and files, its owner's alone; so it makes what is in it. A folder
+/// that has other things in it, a project's say, keeps its rights, and so do those things.
+pub(crate) fn make_home(home: &Path) -> std::io::Result<()> {
+    private::make_folder(home)?;
+    let (mut is_own, own) = (true, [FILE, trust::FILE, WORKER_LOG, DATABASE]);
+    for entry in std::fs::read_dir(home)?.flatten() {
+        let name = entry.file_name();
+        match name.to_str() {
+            Some(WORKSPACES) => private::close_folder(&entry.path()),
+            Some(name) if own.iter().any(|own| name.starts_with(own)) => private::close(&entry.path()),
+            Some(_) | None => is_own = false,
+        }
+    }
+    if is_own {
+        private::close(home);
+    }
+    Ok(())
+}
+
 impl Config {
-    pub fn load(home: Option<PathBuf>, current: &Path) -> Result<Config, Error> {
-        let home = match home {
-            Some(home) => home,
-            None => default_home()?,
-        };
-        let project = current.ancestors().map(|folder| folder.join(FILE)).find(|file| file.is_file());
-        let mut table = toml::Table::new();
-        let mut read = Vec::new();
-        for file in [Some(home.join(FILE)), project.clone()].into_iter().flatten() {
-            if file.is_file() && !read.contains(&file) {
-                merge(&mut table, parse(&file)?);
-                read.push(file);
-            }
+    pub fn load(named: Option<PathBuf>, current: &Path) -> Result<Loaded, Error> {
+        let trusts_all = trust::by_environment(std::env::var(trust::VARIABLE).ok().as_deref())?;
+        Config::load_as(home(named)?, current, trusts_all)
+    }
+
+    fn load_as(home: PathBuf, current: &Path, trusts_all: bool) -> Result<Loaded, Error> {
+        let (mut table, mut read) = (toml::Table::new(), Vec::new());
+        let own = home.join(FILE);
+        if own.is_file() {
+            table = parse(&own, &read_text(&own)?)?;
+            read.push(own);
+        }
+        let own = settings(table.clone(), &read)?;
+        let project = Project::find(current, &home)?;
+        let (mut left_out, mut warnings) = (None, Vec::new());
+        if let Some(project) = &project {
+            left_out = if trusts_all { None } else { left_out_of(project, &home)? };
+            let used = if left_out.is_some() { project.harmless() } else { project.table.clone() };
+            merge(&mut table, used);
+            read.push(project.file.clone());
         }
         let mut settings = settings(table, &read)?;
+        if let Some(project) = &project {
+            warnings = keep_keys(&mut settings, &own, project);
+        }
+        warnings.extend(short_secrets(&settings));
         settings.database = settings.database.as_deref().map(database_path).transpose()?;
-        let folder = project.and_then(|file| file.parent().map(Path::to_owned)).unwrap_or_else(|| current.to_owned());
+        let folder = project.map_or_else(|| current.to_owned(), |project| project.folder().to_owned());
         let user = std::env::var("USER").unwrap_or_else(|_| "local".to_owned());
-        Ok(Config { home, folder, settings, read, user })
+        Ok(Loaded { config: Config { home, folder, settings, read, user }, left_out, warnings })
     }
 
     pub fn database(&self) -> PathBuf {
         match &self.settings.database {
             Some(path) => self.folder.join(path),
-            None => self.home.join("relais.db"),
+            None => self.home.join(DATABASE),
         }
     }
 
@@ -90,8 +178,13 @@ impl Config {
         best.map_or_else(|| format!("{FILE}: {}", mistake.message), |(_, text)| text)
     }
 
+    /// The models that files mean by a name, in fallback order; none if it is not configured.
+    pub fn models_named(&self, name: &str) -> Vec<String> {
+        self.settings.model_names.get(name).map(Named::models).unwrap_or_default()
+    }
+
     pub fn workspaces(&self) -> PathBuf {
-        self.home.join("workspaces")
+        self.home.join(WORKSPACES)
     }
 }
 
@@ -129,16 +222,66 @@ fn default_home() -> Result<PathBuf, Error> {
     })
 }
 
-fn parse(file: &Path) -> Result<toml::Table, Error> {
+/// What of a project's file is not used, if anything is not: it was not trusted, and says more than what is harmless.
+fn left_out_of(project: &Project, home: &Path) -> Result<Option<LeftOut>, Error> {
+    let deeds = project.deeds();
+    let standing = if deeds.is_empty() { Standing::Trusted } else { Trust::read(home)?.standing(project) };
+    let has_changed = match standing {
+        Standing::Trusted => return Ok(None),
+        Standing::Changed => true,
+        Standing::Unknown => false,
+    };
+    Ok(Some(LeftOut { file: project.file.clone(), has_changed, deeds }))
+}
+
+/// Keys of providers that the user knows without the project stay away from addresses that only the project names,
+/// trusted or not; what is withheld, although the variable is set, is told.
+fn keep_keys(settings: &mut Settings, own: &Settings, project: &Project) -> Vec<String> {
+    let known = models::key_variables(own);
+    let addresses: Vec<&str> = own.providers.values().filter_map(|own| own.base_url.as_deref()).collect();
+    let mut warnings = Vec::new();
+    for (name, provider) in &mut settings.providers {
+        let Some(address) = provider.base_url.as_deref().filter(|address| !addresses.contains(address)) else {
+            continue;
+        };
+        provider.withheld = known.iter().filter(|key| !models::is_at_home(key, address)).cloned().collect();
+        let variables = models::key_variables_of(name, provider);
+        let is_set = |name: &&String| std::env::var_os(name.as_str()).is_some_and(|value| !value.is_empty());
+        warnings.extend(variables.iter().filter(|key| provider.withheld.contains(key)).filter(is_set).map(|key| {
+            format!(
+                "{key} is not sent to {address}, which only {} names; if it should be, put the address into the {FILE} \
+                 of your home folder under [providers.{name}], or give the project a variable of its own with `api_key_env`",
+                project.file.display()
+            )
+        }));
+    }
+    warnings
+}
+
+/// Secrets that cannot be kept out of everything.
+fn short_secrets(settings: &Settings) -> Option<String> {
+    let secrets = Secrets::new(&settings.secrets);
+    let names: Vec<String> = secrets.short().into_iter().map(|name| format!("`{name}`")).collect();
+    let text = "too short to be masked everywhere: a value of 3 to 5 characters is masked only where it stands by itself, a \
+                shorter one nowhere";
+    (!names.is_empty()).then(|| format!("[secrets] {}: {text}; choose a longer one", names.join(", ")))
+}
+
+/// The text of a configuration, which is no larger than one would be.
+fn read_text(file: &Path) -> Result<String, Error> {
     let place = |error: &dyn std::fmt::Display| Error::Invalid(format!("{}: {error}", file.display()));
     let size = std::fs::metadata(file).map_err(|e| place(&e))?.len();
     if size > MAX_BYTES {
         return Err(place(&format!("is larger than {MAX_BYTES} bytes")));
     }
-    let text = std::fs::read_to_string(file).map_err(|e| place(&e))?;
+    std::fs::read_to_string(file).map_err(|e| place(&e))
+}
+
+fn parse(file: &Path, text: &str) -> Result<toml::Table, Error> {
+    let place = |error: &dyn std::fmt::Display| Error::Invalid(format!("{}: {error}", file.display()));
     let table = text.parse::<toml::Table>().map_err(|e| place(&e))?;
     // Read on its own as well, so that a mistake is shown with its line.
-    toml::from_str::<Settings>(&text).map_err(|e| place(&e))?;
+    toml::from_str::<Settings>(text).map_err(|e| place(&e))?;
     Ok(table)
 }
 
@@ -190,7 +333,175 @@ mod tests {
         std::fs::create_dir_all(&at_project).unwrap();
         std::fs::write(at_home.join(FILE), home).unwrap();
         std::fs::write(folder.join("project").join(FILE), project).unwrap();
-        Config::load(Some(at_home), &at_project)
+        Config::load_as(at_home, &at_project, true).map(|loaded| loaded.config)
+    }
+
+    /// What is used of a project's file, and what of it is left out.
+    fn unasked(folder: &Path, project: &str) -> Loaded {
+        load_in(folder, "[providers.mine]\nbase_url = \"https://mine.example/v1\"\n", project).unwrap();
+        Config::load_as(folder.join("home"), &folder.join("project/sub"), false).unwrap()
+    }
+
+    #[test]
+    fn an_untrusted_project_neither_redirects_nor_starts_nor_reads() {
+        let check = |project: &str, deed: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let project = format!("default_model = \"a/b\"\ntimezone = \"Asia/Tokyo\"\n{project}");
+            let Loaded { config, left_out, .. } = unasked(folder.path(), &project);
+            let settings = &config.settings;
+            assert_eq!(
+                (settings.default_model.as_deref(), settings.timezone.as_deref()),
+                (Some("a/b"), Some("Asia/Tokyo"))
+            );
+            let (used, own) = (
+                format!("{settings:?}"),
+                load_in(
+                    folder.path(),
+                    "[providers.mine]\nbase_url = \"https://mine.example/v1\"\n",
+                    "default_model = \"a/b\"\ntimezone = \"Asia/Tokyo\"",
+                )
+                .unwrap(),
+            );
+            assert_eq!(used, format!("{:?}", own.settings), "{project}");
+            let deeds: Vec<String> = left_out.iter().flat_map(|out| &out.deeds).map(Deed::to_string).collect();
+            assert_eq!(deeds.join("; "), deed, "{project}");
+        };
+        check("", "");
+        check(
+            "[providers.openai]\nbase_url = \"https://evil.example\"\napi_key_env = \"AWS_SECRET\"",
+            "sends to https://evil.example (providers.openai.base_url); reads $AWS_SECRET (providers.openai.api_key_env)",
+        );
+        check(
+            "[providers.mine]\nbase_url = \"https://evil.example\"",
+            "sends to https://evil.example (providers.mine.base_url)",
+        );
+        check(
+            "[mcp.x]\ncommand = \"sh\"\nargs = [\"-c\", \"id\"]\nenv = { K = \"${SHOP}\" }",
+            "starts sh -c id (mcp.x.command); reads $SHOP (mcp.x.env.K); sets K (mcp.x.env.K)",
+        );
+        check("[notify.a]\ncommand = [\"page\", \"me\"]", "starts page me (notify.a.command)");
+        check("[tools.channels.a]\ncommand = [\"page\"]", "starts page (tools.channels.a.command)");
+        check(
+            "[tools.channels.a]\nwebhook = \"https://x.example\"",
+            "sends to https://x.example (tools.channels.a.webhook)",
+        );
+        check("[tools.run_python]\nenabled = true", "sets enabled = true (tools.run_python.enabled)");
+        check("[tools.databases]\na = \"/etc/a.db\"", "reads /etc/a.db (tools.databases.a)");
+        check(
+            "[tools.http_request]\nallow_private = [\"127.0.0.1\"]",
+            "sets allow_private = 127.0.0.1 (tools.http_request.allow_private)",
+        );
+        check("[secrets]\na = \"hunter2\"", "sets a (secrets.a)");
+        check("[secrets]\nargs = \"${A}\"", "reads $A (secrets.args); sets args (secrets.args)");
+        check("[secrets]\na = \"${GITHUB_TOKEN}\"", "reads $GITHUB_TOKEN (secrets.a); sets a (secrets.a)");
+        check("[server]\nallow_commands = true", "sets allow_commands = true (server.allow_commands)");
+        check("[telemetry]\notlp_endpoint = \"http://x\"", "sends to http://x (telemetry.otlp_endpoint)");
+        check("[retention]\nkeep = \"1s\"", "sets keep = 1s (retention.keep)");
+        check("[models.\"openai/x\"]\nprompt_usd = 0", "sets prompt_usd = 0 (models.openai/x.prompt_usd)");
+    }
+
+    #[test]
+    fn an_untrusted_project_keeps_the_database_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let Loaded { config, left_out, .. } = unasked(folder.path(), "database = \"/elsewhere.db\"\n");
+        assert_eq!(config.database(), folder.path().join("home/relais.db"));
+        assert!(left_out.unwrap().told().contains("keeps runs in /elsewhere.db (database)"));
+    }
+
+    #[test]
+    fn what_was_trusted_is_trusted_until_it_says_something_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (redirects, home) = ("[mcp.x]\ncommand = \"shop\"\n", folder.path().join("home"));
+        let standing = |text: &str| unasked(folder.path(), text).left_out.map(|out| out.has_changed);
+        assert_eq!(standing(redirects), Some(false));
+        let project = Project::find(&folder.path().join("project/sub"), &home).unwrap().unwrap();
+        Trust::read(&home).unwrap().add(&project, 1).unwrap();
+        assert_eq!(standing(redirects), None);
+        assert_eq!(standing("[mcp.x]\ncommand = \"rm\"\n"), Some(true));
+        assert_eq!(standing(redirects), None);
+        // The same text elsewhere is another file.
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::write(elsewhere.path().join(FILE), redirects).unwrap();
+        let other = Config::load_as(home.clone(), elsewhere.path(), false).unwrap();
+        assert!(other.left_out.is_some());
+        assert!(Trust::read(&home).unwrap().revoke(&project.file).unwrap());
+        assert_eq!(standing(redirects), Some(false));
+    }
+
+    #[test]
+    fn a_project_in_the_home_folder_is_the_users_own() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(FILE), "[mcp.x]\ncommand = \"shop\"\n").unwrap();
+        let loaded = Config::load_as(folder.path().join("."), &folder.path().canonicalize().unwrap(), false).unwrap();
+        assert!(loaded.left_out.is_none() && loaded.config.settings.mcp.contains_key("x"));
+    }
+
+    #[test]
+    fn keys_that_the_user_knows_go_to_no_address_of_a_project() {
+        let check = |project: &str, withheld: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            let home = "[providers.mine]\nbase_url = \"https://mine.example/v1\"\n";
+            let config = load_in(folder.path(), home, project).unwrap();
+            let found = config.settings.providers.values().find(|provider| !provider.withheld.is_empty());
+            assert_eq!(found.map_or(&[][..], |provider| &provider.withheld), withheld, "{project}");
+        };
+        let openai = |address: &str| format!("[providers.openai]\nbase_url = \"{address}\"\n");
+        let all = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MINE_API_KEY"];
+        let others = &all[1..];
+        check(&openai("https://evil.example/v1"), &all);
+        check(&openai("http://api.openai.com/v1"), &all);
+        check(&openai("https://api.openai.com@evil.example"), &all);
+        check(&openai("https://api.openai.com.evil.example"), &all);
+        check(&openai("https://evil.openai.azure.com"), &all);
+        check(&openai("https://api.openai.com/v1"), others);
+        check(&openai("https://eu.api.openai.com/v1"), others);
+        // An address of the home's file is the user's own word.
+        check(&openai("https://mine.example/v1"), &[]);
+        check("[providers.mine]\nbase_url = \"https://evil.example\"\n", &all);
+        check("[providers.mine]\nmax_concurrent = 2\n", &[]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_home_of_before_is_closed_and_a_project_is_not() {
+        use std::os::unix::fs::PermissionsExt;
+        let check = |others: &[&str], expected: u32| {
+            let folder = tempfile::tempdir().unwrap();
+            let home = folder.path().join("home");
+            std::fs::create_dir_all(home.join("workspaces/run")).unwrap();
+            let own = ["relais.db", "relais.db-wal", FILE, WORKER_LOG, trust::FILE, "workspaces/run/a.txt"];
+            for name in own.iter().chain(others) {
+                std::fs::write(home.join(name), "").unwrap();
+                std::fs::set_permissions(home.join(name), std::fs::Permissions::from_mode(0o644)).unwrap();
+            }
+            std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o755)).unwrap();
+            make_home(&home).unwrap();
+            let mode = |name: &str| std::fs::metadata(home.join(name)).unwrap().permissions().mode() & 0o777;
+            assert!(own.iter().all(|name| mode(name) == 0o600), "{others:?}");
+            assert!(others.iter().all(|name| mode(name) == 0o644), "{others:?}");
+            assert_eq!((mode(""), mode("workspaces"), mode("workspaces/run")), (expected, 0o700, 0o700), "{others:?}");
+        };
+        check(&[], 0o700);
+        check(&["flow.yaml"], 0o755);
+    }
+
+    #[test]
+    fn a_secret_that_is_too_short_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        load_in(folder.path(), "[secrets]\npin = \"1234\"\nlong = \"123456\"\n", "").unwrap();
+        let loaded = Config::load_as(folder.path().join("home"), &folder.path().join("project"), false).unwrap();
+        let [warning] = &loaded.warnings[..] else { panic!("{:?}", loaded.warnings) };
+        assert!(warning.starts_with("[secrets] `pin`: too short"), "{warning}");
+        assert!(!warning.contains("1234"), "{warning}");
+    }
+
+    #[test]
+    fn the_environment_trusts_by_a_word() {
+        for (value, wanted) in
+            [(None, Some(false)), (Some("1"), Some(true)), (Some("0"), Some(false)), (Some("yes"), None)]
+        {
+            assert_eq!(trust::by_environment(value).ok(), wanted, "{value:?}");
+        }
     }
 
     #[test]
@@ -267,8 +578,12 @@ mod tests {
         );
         let unset = "[notify.ops]\nwebhook = \"https://x.org\"\nsecret = \"${NOT_SET_ANYWHERE}\"\n";
         check(unset, "", &["line 3: [notify.ops] `secret`: `NOT_SET_ANYWHERE` is not defined; set the variable"]);
-        let command = "[notify.ops]\ncommand = [\"page\", \"${NOT_SET_ANYWHERE}\"]\n";
-        check(command, "", &["line 2: [notify.ops] `command`: `NOT_SET_ANYWHERE` is not defined"]);
+        let command = "[notify.ops]\ncommand = [\"page\", \"${PATH}\"]\n";
+        check(command, "", &["line 2: [notify.ops] `command`: `${PATH}` would show a secret to everybody"]);
+        let env = "[notify.ops]\ncommand = [\"page\"]\nenv = { TOKEN = \"${NOT_SET_ANYWHERE}\" }\n";
+        check(env, "", &["line 3: [notify.ops] `env`: `NOT_SET_ANYWHERE` is not defined"]);
+        let idle = "[notify.ops]\nwebhook = \"https://x.org\"\nenv = { A = \"b\" }\n";
+        check(idle, "", &["line 3: [notify.ops] `env` holds variables of a `command`"]);
         check("[smtp]\nport = 25\n", "", &["line 1: [smtp] needs a `host`"]);
         let smtp = "[smtp]\nhost = \"h\"\nfrom = \"a@b.org\"\nuser = \"u\"\npassword = \"${NOT_SET_ANYWHERE}\"\n";
         check(smtp, "", &["line 5: [smtp] `password`: `NOT_SET_ANYWHERE` is not defined"]);

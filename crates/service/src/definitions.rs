@@ -5,6 +5,8 @@
 
 pub(crate) mod agents;
 pub(crate) mod checking;
+pub(crate) mod drift;
+pub mod foresight;
 pub(crate) mod history;
 pub(crate) mod library;
 pub(crate) mod offered;
@@ -18,8 +20,9 @@ pub(crate) mod versions;
 pub(crate) mod workflows;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use relais_dialects::{Format, Loaded, Loader, Options as ReadOptions};
 use relais_engine::Target;
@@ -52,6 +55,8 @@ pub struct Definition {
     /// Every plan of the tree, the children's too.
     pub children: Vec<Plan>,
     pub problems: Problems,
+    /// The MCP servers that have vouched for their tools.
+    pub asked: BTreeSet<String>,
 }
 
 /// A definition that may be run.
@@ -66,7 +71,6 @@ pub struct Checked {
     pub manifest: String,
     /// Which kept workflow it is.
     pub target: Target,
-    pub warnings: Vec<String>,
 }
 
 /// How the names of tools of MCP servers begin.
@@ -82,17 +86,12 @@ impl Definition {
     /// Tools that only an MCP server can vouch for; a run asks it before it begins.
     pub fn unverified(&self) -> Vec<String> {
         let named = self.plan.iter().flat_map(tools_of);
-        named.filter(|tool| tool.starts_with(MCP_PREFIX)).collect()
+        named.filter(|tool| tool.starts_with(MCP_PREFIX) && !self.is_vouched(tool)).collect()
     }
 
-    /// The same in the native format, if there are no errors.
-    pub fn convert(&self) -> Result<String, Error> {
-        if self.has_errors() {
-            return Err(Error::Invalid(format!("{} has errors", self.source.name)));
-        }
-        let options = ReadOptions { format: Some(self.format), branch: self.branch.clone() };
-        let refused = |problems: Problems| Error::Invalid(self.source.render(&problems, false));
-        relais_dialects::convert(&self.source, &Files, &options).map_err(refused)
+    fn is_vouched(&self, tool: &str) -> bool {
+        let server = tool.strip_prefix(MCP_PREFIX).and_then(|rest| rest.split_once('/'));
+        server.is_some_and(|(server, _)| self.asked.contains(server))
     }
 
     /// How runs of it are started, in the words that graphs have for it.
@@ -161,17 +160,39 @@ fn gather(main: &mut Definition, branches: &[Definition]) {
     main.problems.dedup();
 }
 
-struct Files;
+/// The files of this machine, its variables, and the models that the configuration has names for.
+pub(crate) struct Files<'a> {
+    config: &'a Config,
+}
 
-impl Loader for Files {
+impl Loader for Files<'_> {
     fn load(&self, reference: &str, from: &str) -> Result<Source, String> {
         let base = Path::new(from).parent().unwrap_or(Path::new("."));
-        source_of(&base.join(reference)).map_err(|e| e.to_string())
+        source_of(&plain(&base.join(reference))).map_err(|e| e.to_string())
     }
 
     fn variable(&self, name: &str) -> Result<Option<String>, String> {
         Ok(std::env::var(name).ok())
     }
+
+    fn models(&self, name: &str) -> Vec<String> {
+        self.config.models_named(name)
+    }
+}
+
+/// The path without `.` and without `..` behind a name, so that one file has one name however it is referred to.
+fn plain(path: &Path) -> PathBuf {
+    let mut parts: Vec<Component<'_>> = Vec::new();
+    for part in path.components() {
+        match (part, parts.last()) {
+            (Component::CurDir, _) => {}
+            (Component::ParentDir, Some(Component::Normal(_))) => {
+                parts.pop();
+            }
+            (part, _) => parts.push(part),
+        }
+    }
+    parts.iter().collect()
 }
 
 /// The text of a workflow file.
@@ -193,6 +214,7 @@ pub fn source_of(path: &Path) -> Result<Source, Error> {
 /// What is known outside the file. Tools of MCP servers are looked up only when somebody waits for them.
 struct Known<'a> {
     definitions: &'a Definitions,
+    loader: &'a dyn Loader,
     tools: Option<Vec<ToolSpec>>,
 }
 
@@ -206,11 +228,22 @@ impl World for Known<'_> {
         self.definitions.config.settings.mcp.keys().cloned().collect()
     }
 
+    fn agents(&self) -> Vec<String> {
+        self.loader.agents()
+    }
+
     fn price_known(&self, model: &str) -> bool {
         let default = self.definitions.config.settings.default_model.as_deref();
         let model = if model.is_empty() { default } else { Some(model) };
         model.is_some_and(|m| self.definitions.models.price_known(m))
     }
+}
+
+/// Is it a tool of a program that the file names?
+fn is_of_program(plan: &Plan, tool: &str) -> bool {
+    let server = tool.strip_prefix(MCP_PREFIX).and_then(|rest| rest.split_once('/'));
+    let server = server.and_then(|(name, _)| plan.servers.get(name));
+    server.is_some_and(|server| server.command.is_some())
 }
 
 /// Graphs have branches, and a dag file may have several workflows; their readers find the one that is meant, or say
@@ -238,12 +271,26 @@ impl Definitions {
 
     /// Reads a workflow file and finds everything wrong with it. MCP servers are not asked.
     pub fn read(&self, path: &Path, options: &ReadOptions) -> Result<Definition, Error> {
-        Ok(self.check_text(source_of(path)?, &Files, options))
+        Ok(self.check_text(source_of(path)?, &self.files(), options))
     }
 
     /// The same with every branch of it, unless one of them was asked for.
     pub fn read_whole(&self, path: &Path, options: &ReadOptions) -> Result<Whole, Error> {
-        Ok(self.check_whole(source_of(path)?, &Files, options))
+        Ok(self.check_whole(source_of(path)?, &self.files(), options))
+    }
+
+    pub(crate) fn files(&self) -> Files<'_> {
+        Files { config: &self.config }
+    }
+
+    /// The same in the native format, if there are no errors.
+    pub fn convert(&self, definition: &Definition) -> Result<String, Error> {
+        if definition.has_errors() {
+            return Err(Error::Invalid(format!("{} has errors", definition.source.name)));
+        }
+        let options = ReadOptions { format: Some(definition.format), branch: definition.branch.clone() };
+        let refused = |problems: Problems| Error::Invalid(definition.source.render(&problems, false));
+        relais_dialects::convert(&definition.source, &self.files(), &options).map_err(refused)
     }
 
     pub(crate) fn check_whole(&self, source: Source, loader: &dyn Loader, options: &ReadOptions) -> Whole {
@@ -259,20 +306,53 @@ impl Definitions {
 
     pub(crate) fn check_text(&self, source: Source, loader: &dyn Loader, options: &ReadOptions) -> Definition {
         let loaded = relais_dialects::read(&source, loader, options);
-        self.check_loaded(source, loaded, options.branch.clone())
+        self.check_loaded(source, loaded, loader, options.branch.clone())
     }
 
     /// What was read, checked against the world.
-    pub(crate) fn check_loaded(&self, source: Source, loaded: Loaded, branch: Option<String>) -> Definition {
+    pub(crate) fn check_loaded(
+        &self,
+        source: Source,
+        loaded: Loaded,
+        loader: &dyn Loader,
+        branch: Option<String>,
+    ) -> Definition {
         let Loaded { format, branches, plan, mut problems, children } = loaded;
         if let Some(plan) = &plan {
-            let world = Known { definitions: self, tools: Some(self.tools.own_specs()) };
+            let world = Known { definitions: self, loader, tools: Some(self.tools.own_specs()) };
             problems.extend(relais_plan::check::check(plan, &world));
         }
         problems.extend(branch.as_ref().and_then(|branch| without_branches(branch, format, &plan)));
         problems.sort_by_key(|p| (p.span, p.message.clone()));
         problems.dedup();
-        Definition { source, format, branch, branches, plan, children, problems }
+        Definition { source, format, branch, branches, plan, children, problems, asked: BTreeSet::new() }
+    }
+
+    /// Asks the MCP servers whose tools a definition names, as far as they can be reached in time. What is wrong with the
+    /// tools is then a problem of the definition; why servers could not be asked is the answer. Programs that the file
+    /// itself names are not started: it is only looked at.
+    pub async fn ask_servers(&self, whole: &mut Whole, time: Duration) -> Vec<String> {
+        let mut silent = BTreeSet::new();
+        for part in whole.branches.iter_mut().chain([&mut whole.main]) {
+            let Some(plan) = &part.plan else { continue };
+            let of_file = plan.servers.iter().filter(|(_, server)| server.command.is_none());
+            let tools = self.tools.with_servers(of_file);
+            let mut meant = part.unverified();
+            meant.retain(|tool| !is_of_program(plan, tool));
+            let (asked, listed) = tools.ask(&meant, time).await;
+            tools.stop().await;
+            silent.extend(listed.failed.into_iter().map(|failure| failure.message));
+            part.asked = asked.into_iter().collect();
+            let known = [self.tools.own_specs(), listed.tools].concat();
+            let world = Known { definitions: self, loader: &self.files(), tools: Some(known) };
+            part.problems.extend(relais_plan::check::check(plan, &world));
+            part.problems.sort_by(|a, b| (a.span, &a.message).cmp(&(b.span, &b.message)));
+            part.problems.dedup();
+        }
+        if !whole.branches.is_empty() {
+            gather(&mut whole.main, &whole.branches);
+        }
+        silent.into_iter().collect()
     }
 
     /// Every model that a step may call has a provider and a key.
@@ -313,24 +393,22 @@ impl Service {
 
     /// Makes sure that a definition can run now, and keeps it under its version.
     pub async fn publish(&self, definition: Definition, simulate: bool, model: Option<&str>) -> Result<Checked, Error> {
-        let warnings = definition.problems.iter().map(|p: &Problem| p.message.clone()).collect();
         let Some(plan) = definition.plan else { return Err(Error::Invalid("the file has errors".into())) };
         if !simulate {
             self.core.definitions.check_models(&plan, model)?;
         }
-        let tools = if simulate { Vec::new() } else { self.core.definitions.check_tools(&plan).await? };
-        let manifest = Manifest::new(relais_plan::time::format_instant(self.core.clock.now())[..10].to_owned(), &tools);
+        // A simulated run asks no tools: nothing is known of them.
+        let tools = if simulate { None } else { Some(self.core.definitions.check_tools(&plan).await?) };
         let mut checked = Checked {
             hash: plan.hash(),
             plan: Arc::new(plan),
             format: definition.format,
             children: definition.children,
             version: 1,
-            manifest: manifest.hash.clone(),
+            manifest: Manifest::new(self.today(), tools.as_deref().unwrap_or_default()).hash,
             target: Target { branch: definition.branch, ..Target::default() },
-            warnings,
         };
-        self.keep_version(&mut checked, &definition.source, &manifest, simulate).await?;
+        self.keep_version(&mut checked, &definition.source, tools.as_deref()).await?;
         Ok(checked)
     }
 }

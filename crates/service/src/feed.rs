@@ -3,12 +3,14 @@
 //! changed meanwhile, by this server or another, nothing is written and all is read again.
 //!
 //! What is written with an end has a file each in the folder: `tally`, `usage`, `notifications`; `notify` sends those.
+//! `waiting` tells people what they are asked.
 //! Observers (metrics, traces) hear of an end after that; what they make of it is lost with the process.
 
 pub(crate) mod notifications;
 pub mod notify;
 pub(crate) mod tally;
 pub(crate) mod usage;
+mod waiting;
 
 mod bill;
 mod spans;
@@ -93,7 +95,7 @@ impl Service {
     /// Takes note of ended runs and sends notifications, until it is told to stop.
     pub async fn run_feed(self, stop: watch::Receiver<bool>) -> Result<(), Error> {
         let senders = Arc::new(Senders::new(&self.config().settings, self.core.clock.clone())?);
-        tokio::join!(self.note_ends(stop.clone()), self.deliver(senders, stop));
+        tokio::join!(self.note_ends(stop.clone()), self.tell_questions(stop.clone()), self.deliver(senders, stop));
         Ok(())
     }
 

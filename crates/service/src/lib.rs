@@ -27,12 +27,14 @@ use tokio::sync::Notify;
 pub use config::Config;
 pub use definitions::agents::{Agent, AgentChange, NewAgent};
 pub use definitions::checking::{Outline, Planned, Report, Times};
+pub use definitions::foresight;
 pub use definitions::history::Numbered;
 pub use definitions::portable::{Arrived, Imported, OnClash, Package};
+pub use definitions::removal::{Deletion, Removal};
 pub use definitions::steps::{Details, STEP_TYPES, Step, StepFields, StepKind, StepRecord, StepType};
 pub use definitions::texts::{Begun, Text};
 pub use definitions::workflows::{
-    NewWorkflow, Once, Timing, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written,
+    NewWorkflow, Once, Version, Workflow, WorkflowChange, WorkflowList, WorkflowStatus, Written,
 };
 pub use definitions::{Checked, Definition, Definitions, Whole, source_of};
 pub use error::{Error, Finding};
@@ -46,16 +48,19 @@ pub use relais_engine::Mode;
 pub use relais_runtime::governor::Gauge;
 pub use relais_runtime::settings::{Age, Retention};
 pub use relais_store::{Filter, Page, Row};
+pub use runs::bulk::{Act, Bulk, BulkProblem};
 pub use runs::follow::{Following, Place};
 pub use runs::outputs::Output;
+pub use runs::questions::Asked;
 pub use runs::trace::Trace;
-pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, meant, root_of};
+pub use runs::{Fired, Fork, ResumeWith, Start, Waits, among, marks, meant, root_of};
 pub use runs::{narrate, trace, views};
 pub use serving::{END_TIME, Readiness, Running};
 pub use tokens::{NewToken, Whose};
+pub use triggers::backfill::{Backfill, Backfilled, backfill_time};
 pub use triggers::decisions::Decision;
 pub use triggers::events::{Effects, Happened};
-pub use triggers::hooks::Posted;
+pub use triggers::hooks::{HookAddress, Posted};
 pub use triggers::schedules::{Rhythm, SetSchedule, Timed, Understood};
 pub use triggers::sent::Fate;
 pub use triggers::signature;
@@ -103,7 +108,7 @@ impl Service {
 
     fn open_as(config: Config, hands_off: bool) -> Result<Service, Error> {
         let home = &config.home;
-        make_home(home).map_err(|e| Error::folder(home, &e))?;
+        config::make_home(home).map_err(|e| Error::folder(home, &e))?;
         let file = Arc::new(SqliteStore::open(config.database(), Options::default())?);
         Service::assemble(config, file.clone(), Some(file), Arc::new(SystemClock), hands_off)
     }
@@ -131,7 +136,15 @@ impl Service {
         let Definitions { config, models, tools } = &definitions;
         let governors = models::governors(&config.settings);
         let mut performer = Performer::new(store.clone(), models.clone(), governors, config.workspaces());
+        if let Some(limit) = config.settings.result_limit {
+            performer.result_limit = limit.bytes;
+        }
         performer.simulation = Some(Arc::new(definitions::simulated::SimulatedTools));
+        performer.notices = Some(Arc::new(feed::notifications::posted::Board {
+            store: store.clone(),
+            clock: clock.clone(),
+            patience: performer.patience.clone(),
+        }));
         let worker = Worker::start(performer, tools.clone(), clock.clone());
         let user = config.user.as_str().into();
         let follows = Arc::new(runs::follow::Follows::new());
@@ -166,6 +179,11 @@ impl Service {
         &self.core.definitions.config
     }
 
+    /// The time that everything here goes by.
+    pub fn now(&self) -> relais_engine::Millis {
+        self.core.clock.now()
+    }
+
     /// Whose runs these are.
     pub fn user(&self) -> &str {
         &self.user
@@ -190,13 +208,4 @@ impl Service {
     pub async fn shut_down(&self) {
         self.core.worker.shut_down().await;
     }
-}
-
-/// The folder holds prompts, answers and files: it is made for its owner alone. One that is there stays as it is.
-fn make_home(path: &std::path::Path) -> std::io::Result<()> {
-    let mut folder = std::fs::DirBuilder::new();
-    folder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
-    folder.create(path)
 }

@@ -2,10 +2,13 @@
 //! `trace`, `outputs`, `artifacts`, `views`), what a start is made ready with (`shelf`) and the folders runs work in.
 
 pub(crate) mod artifacts;
+pub(crate) mod bulk;
 pub(crate) mod follow;
+mod interrupted;
 mod made_up;
 pub mod narrate;
 pub(crate) mod outputs;
+pub(crate) mod questions;
 pub(crate) mod resting;
 pub(crate) mod shelf;
 pub mod trace;
@@ -18,6 +21,8 @@ use std::time::Duration;
 use relais_engine::rewind;
 use relais_engine::*;
 use relais_plan::schema::{Violation, complaint};
+use relais_plan::tags::{self, Tags};
+use relais_plan::text::is_name;
 use relais_plan::{Budget, Schema};
 use relais_runtime::Rest;
 use relais_runtime::prepare::load_plan;
@@ -36,6 +41,8 @@ pub struct Start {
     pub thread: String,
     /// A second start with the same key answers the first run.
     pub key: Option<String>,
+    /// Words of people's own that it is found by, beside those of the file.
+    pub tags: Tags,
     /// What started it; none means a person.
     pub trigger: Option<Fired>,
     /// The trace that it belongs to, as a W3C `traceparent`.
@@ -143,6 +150,7 @@ impl Service {
         check_input(plan, &input)?;
         let input = self.stored_input(input, plan).await?;
         let trigger = start.trigger.as_ref().map(|fired| fired.id.clone());
+        let tags = all_tags(plan, start.tags)?;
         let opened = Opened {
             run: uuid::Uuid::now_v7(),
             workflow: plan.name.clone(),
@@ -155,7 +163,7 @@ impl Service {
             budget: plan.limits.budget,
             mode,
             manifest: checked.manifest.clone(),
-            target: Target { trigger, traceparent: start.traceparent, ..checked.target.clone() },
+            target: Target { trigger, traceparent: start.traceparent, tags, ..checked.target.clone() },
         };
         let asked = opened.clone();
         let run = match self.core.hands_off {
@@ -164,6 +172,7 @@ impl Service {
         };
         if run == asked.run {
             tracing::info!(%run, workflow = %asked.workflow, trigger = asked.target.trigger, "run started");
+            asked.target.drift.iter().for_each(|drift| tracing::warn!(%run, "{drift}"));
         }
         Ok((run, asked))
     }
@@ -245,14 +254,13 @@ impl Service {
         root_of(run, |run| self.row(run)).await
     }
 
-    pub async fn runs(&self, filter: Filter) -> Result<Page, Error> {
-        let filter = Filter { user: Some(self.user().to_owned()), ..filter };
-        Ok(self.core.store.list(filter).await?)
-    }
-
     pub async fn row(&self, run: RunId) -> Result<Row, Error> {
-        let row = self.worker().row(run).await?;
-        if row.summary.user == self.user() { Ok(row) } else { Err(no_run(run)) }
+        let mut row = self.worker().row(run).await?;
+        if row.summary.user != self.user() {
+            return Err(no_run(run));
+        }
+        self.mark_interrupted(std::slice::from_mut(&mut row));
+        Ok(row)
     }
 
     /// A run by its id, the beginning of it, or `last`.
@@ -326,7 +334,7 @@ impl Service {
 
     /// Gives a named signal to a run that waits for it, or will.
     pub async fn send(&self, run: RunId, name: &str, value: Value) -> Result<(), Error> {
-        if name.is_empty() || name.len() > MAX_SIGNAL_BYTES || name.chars().any(char::is_control) {
+        if name.is_empty() || name.len() > MAX_SIGNAL_BYTES || !is_name(name) {
             let text = format!("the `name` of a signal is a text of 1 to {MAX_SIGNAL_BYTES} bytes in one line");
             return Err(Error::Invalid(text));
         }
@@ -373,6 +381,11 @@ impl Service {
 
     /// A new run that shares what the other did before a step.
     pub async fn fork(&self, run: RunId, fork: Fork) -> Result<RunId, Error> {
+        self.fork_once(run, fork, None).await
+    }
+
+    /// The same; with a key that was used before it is the run that was made then.
+    pub(crate) async fn fork_once(&self, run: RunId, fork: Fork, key: Option<String>) -> Result<RunId, Error> {
         self.must_take_work()?;
         let (program, entries, state) = self.load(run).await?;
         let mut back = going_back(&program, &state, &fork.from, fork.redo)?;
@@ -384,13 +397,19 @@ impl Service {
         let mut entries = entries;
         if let Some(definition) = &fork.definition {
             let other = Program::new(definition.plan.as_ref().clone());
-            entries = rewind::translate(&entries, &program, &other).map_err(Error::Invalid)?;
+            let translated = rewind::translate(&entries, &program, &other);
+            entries = translated.entries;
             opened.plan = other.hash.clone();
             opened.workflow = definition.plan.name.clone();
-            opened.target = Target { trigger: opened.target.trigger, ..definition.target.clone() };
+            let Target { trigger, tags, .. } = opened.target;
+            opened.target = Target { trigger, tags, ..definition.target.clone() };
             let moved =
                 Run::fold(&entries).map_err(|e| Error::Invalid(format!("the new definition does not fit: {e}")))?;
-            back = rewind::rewind(&other, &moved, &fork.from).map_err(Error::Invalid)?;
+            let missing = |error: String| match translated.lacks {
+                Some(lacks) => format!("{lacks}, and what it gave would be kept; fork from an earlier step"),
+                None => error,
+            };
+            back = rewind::rewind(&other, &moved, &fork.from).map_err(missing).map_err(Error::Invalid)?;
         }
         let plan = fork.definition.as_ref().map_or(&program.plan, |definition| &definition.plan);
         let changes = fork.input.unwrap_or_default();
@@ -398,7 +417,7 @@ impl Service {
         opened.input = self.changed_input(&state, changes, plan).await?;
         back.forked_from = Some(run);
         back.opened = Some(Box::new(opened.clone()));
-        self.keep_fork(opened, entries, back).await
+        self.keep_fork(opened, entries, back, key).await
     }
 
     /// The input of a fork: that of the other run with some fields changed, as the plan of the fork takes it.
@@ -434,7 +453,13 @@ impl Service {
     }
 
     /// The other run's entries under the new id, and the step back behind them.
-    async fn keep_fork(&self, opened: Opened, mut entries: Vec<Entry>, back: Rewind) -> Result<RunId, Error> {
+    async fn keep_fork(
+        &self,
+        opened: Opened,
+        mut entries: Vec<Entry>,
+        back: Rewind,
+        key: Option<String>,
+    ) -> Result<RunId, Error> {
         let now = self.core.clock.now();
         if let Some(Event::Opened(first)) = entries.first_mut().and_then(|e| e.events.first_mut()) {
             let (plan, input) = (opened.plan.clone(), opened.input.clone());
@@ -457,7 +482,7 @@ impl Service {
         let Some(entry) = entries.next() else { return Err(Error::Unusable("an empty journal".into())) };
         // All at once: half a journal of another run would go on by itself, from where it was cut.
         let more = entries.collect();
-        self.core.store.create(NewRun { entry, more, summary: row, key: None, lease: None, blobs }).await?;
+        let run = self.core.store.create(NewRun { entry, more, summary: row, key, lease: None, blobs }).await?;
         drop(copied);
         self.take_up(run).await?;
         Ok(run)
@@ -524,18 +549,15 @@ impl Service {
                 return Err(Error::Invalid(format!("several questions are open; say which: {}", steps.join(", "))));
             }
         };
-        check_answer(&waits.question, &value).map_err(Error::Invalid)?;
-        let (id, by) = (waits.command, self.user());
-        // The question that was read, and no other: the next one may want another answer.
-        let still_asked = |state: &Run| match state.owed.contains_key(&id) && state.closed.is_none() {
-            true => Ok(Some(Event::Received { id, value: value.clone(), by: by.to_owned() })),
-            false => Err(no_longer_asked(run, &waits.step)),
-        };
-        self.say(run, still_asked).await.map(drop)
+        self.answer_as(run, waits.command, value, self.user()).await
     }
 
     /// One thing said to a run, if it fits how the run stands.
-    async fn say(&self, run: RunId, fits: impl Fn(&Run) -> Result<Option<Event>, Error>) -> Result<bool, Error> {
+    pub(crate) async fn say(
+        &self,
+        run: RunId,
+        fits: impl Fn(&Run) -> Result<Option<Event>, Error>,
+    ) -> Result<bool, Error> {
         self.say_all(run, |_, state| Ok(fits(state)?.map_or(Words::None, |event| Words::These(vec![event])))).await
     }
 
@@ -557,7 +579,8 @@ impl Service {
                 Words::None => return Ok(false),
             };
             let entry = Entry { seq: row.seq + 1, at: self.core.clock.now(), version: FORMAT, events };
-            match self.core.store.append(Batch::said(row, entry)).await {
+            let listed = self.asked_after(&state, &entry).await?;
+            match self.core.store.append(Batch { listed, ..Batch::said(row, entry) }).await {
                 Ok(()) => return self.take_up(run).await.map(|()| true),
                 Err(relais_store::Error::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -611,9 +634,23 @@ fn going_back(program: &Program, state: &Run, from: &str, redo: bool) -> Result<
     Ok(back)
 }
 
-fn no_longer_asked(run: RunId, step: &str) -> Error {
-    let text = "has been answered by somebody else, or is not asked any more";
-    Error::Conflict(format!("the question of the step `{step}` of run {run} {text}"))
+/// What runs with these tags (`team=sales`) and this kind of error are found by.
+pub fn marks(tags: &[String], error: Option<&str>) -> Result<Vec<String>, Error> {
+    let tag = |text: &String| tags::parse(text).map(|(key, value)| tag_mark(&key, &value)).map_err(Error::Invalid);
+    let mut marks = tags.iter().map(tag).collect::<Result<Vec<_>, _>>()?;
+    marks.extend(error.map(error_named).transpose()?.map(error_mark));
+    Ok(marks)
+}
+
+fn error_named(word: &str) -> Result<ErrorKind, Error> {
+    let found = ErrorKind::ALL.into_iter().find(|kind| kind.word() == word);
+    found.ok_or_else(|| {
+        let words = ErrorKind::ALL.map(ErrorKind::word);
+        let near = relais_plan::problem::nearest(word, words);
+        let help =
+            near.map_or_else(|| format!("there are: {}", words.join(", ")), |near| format!("did you mean `{near}`?"));
+        Error::Invalid(format!("`{word}` is no kind of error; {help}"))
+    })
 }
 
 /// The runs among which the one is that somebody means by a part of its id, or by nothing: the newest.
@@ -668,6 +705,13 @@ pub(crate) fn same_plan(one: &Opened, other: &Opened) -> bool {
 pub(crate) fn same_workflow(one: &Opened, other: &Opened) -> bool {
     let (of_one, of_other) = (&one.target, &other.target);
     (&of_one.workflow, &of_one.branch, &one.input) == (&of_other.workflow, &of_other.branch, &other.input)
+}
+
+/// The tags of the file and of whoever starts it, who has the last word.
+fn all_tags(plan: &relais_plan::Plan, given: Tags) -> Result<Tags, Error> {
+    let mut tags = plan.tags.clone();
+    tags.extend(given);
+    tags::mistake(&tags).map_or(Ok(tags), |mistake| Err(Error::Invalid(mistake)))
 }
 
 /// The same words whether there is none or it is another user's.

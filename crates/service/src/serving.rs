@@ -46,6 +46,7 @@ impl Service {
         all.spawn(self.clone().run_adoption(stopped.clone(), trouble(&tell, "runs cannot be taken up")));
         all.spawn(self.clone().run_scheduler(stopped.clone()));
         all.spawn(self.clone().run_summaries(stopped.clone()));
+        all.spawn(self.clone().run_bulk(stopped.clone()));
         all.spawn(self.clone().run_retention(retention, stopped, trouble(&tell, "old runs cannot be removed")));
         all.spawn(feed(self.clone(), over, trouble(&tell, "ended runs are neither counted nor told")));
         Running { service: self.clone(), starts, follows, all, tell }

@@ -2,9 +2,11 @@
 //! clock (`scheduler`, `schedules`), what comes from outside (`hooks`, `events`, `sent`, `signature`) and why a run was
 //! started or not (`decisions`).
 
+pub(crate) mod backfill;
 pub(crate) mod decisions;
 pub(crate) mod events;
 pub(crate) mod hooks;
+pub(crate) mod pace;
 pub(crate) mod scheduler;
 pub(crate) mod schedules;
 pub(crate) mod sent;
@@ -43,6 +45,9 @@ pub struct TriggerRecord {
     /// An assistant set it with its tool, whose next call takes its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_tool: bool,
+    /// A recurring time as it was said, where a call set it: `every weekday at 8:30`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     pub on: Trigger,
     #[serde(default)]
     pub filter_rules: Value,
@@ -73,6 +78,12 @@ pub struct TriggerRecord {
     /// When the scheduler is to look at it, whatever the next time is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_at: Option<Millis>,
+    /// What was sent and waits for more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gathering: Option<pace::Gathering>,
+    /// The last starts, where they are counted.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub recent: pace::Recent,
 }
 
 /// A run that is to be started.
@@ -105,7 +116,8 @@ impl Kept for TriggerRecord {
     }
 
     fn due_at(&self) -> Option<Millis> {
-        self.next_at.into_iter().chain(self.look_at).min()
+        let gathered = self.gathering.as_ref().map(|gathering| gathering.until);
+        self.next_at.into_iter().chain(self.look_at).chain(gathered).min()
     }
 }
 
@@ -131,6 +143,7 @@ impl TriggerRecord {
             kind: kind_of(&on.on).to_owned(),
             origin,
             by_tool: false,
+            said: None,
             filter_rules: on.filter.clone(),
             on,
             initial_data_description: String::new(),
@@ -144,6 +157,8 @@ impl TriggerRecord {
             queued: VecDeque::new(),
             owed: Vec::new(),
             look_at: None,
+            gathering: None,
+            recent: VecDeque::new(),
         })
     }
 
@@ -251,15 +266,24 @@ impl Service {
         kept::put(self.user(), &it, Expect::Revision(at.revision))
     }
 
-    /// Keeps a new trigger, and what leads to it from outside, if anything does; somebody else's hook of that name is in the way.
+    /// Keeps a new trigger, and what leads to it from outside, if anything does; another hook of that name of the same user
+    /// is in the way.
     pub(crate) fn new_trigger_edits(&self, trigger: &TriggerRecord) -> Result<Vec<Edit>, Error> {
         let mut edits = vec![kept::put(self.user(), trigger, Expect::Absent)?];
         if let Some(id) = trigger.hook() {
             let hook = Hook { id: id.to_owned(), owner: self.user().to_owned(), trigger: trigger.uuid };
-            edits.push(kept::put(hooks::NOBODY, &hook, Expect::Absent)?);
+            edits.push(kept::put(self.hook_owner(trigger), &hook, Expect::Absent)?);
         }
         edits.extend(self.listener_edit(trigger)?);
         Ok(edits)
+    }
+
+    /// An id that an author chose is that user's own; one that was made here is found without knowing whose it is.
+    fn hook_owner(&self, trigger: &TriggerRecord) -> &str {
+        match trigger.origin {
+            Origin::Definition => self.user(),
+            Origin::Call => hooks::NOBODY,
+        }
     }
 
     /// What an event finds this trigger by, as it is now.
@@ -269,7 +293,7 @@ impl Service {
 
     /// All that goes with a trigger; what was decided about it follows in a while (`Gone`).
     pub(crate) fn remove_trigger_edits(&self, at: &At<TriggerRecord>) -> Result<Vec<Edit>, Error> {
-        let hook = at.it.hook().map(|id| kept::remove::<Hook>(hooks::NOBODY, id, Expect::Any));
+        let hook = at.it.hook().map(|id| kept::remove::<Hook>(self.hook_owner(&at.it), id, Expect::Any));
         let trigger = kept::remove::<TriggerRecord>(self.user(), &at.it.id(), Expect::Revision(at.revision));
         let listener = at.it.listener().map(|it| kept::remove::<Listener>(self.user(), &it.id(), Expect::Any));
         let refused = at.it.hook().map(|_| kept::remove::<Refused>(self.user(), &at.it.id(), Expect::Any));
@@ -277,7 +301,9 @@ impl Service {
         let mut edits = vec![trigger, gone];
         edits.extend(hook.into_iter().chain(refused).chain(listener));
         if at.it.is_sent() {
-            let ticks = at.it.queued.iter().copied().chain(at.it.owed.iter().map(|owed| owed.tick));
+            let gathered = at.it.gathering.iter().flat_map(|gathering| gathering.ticks.iter().copied());
+            let waiting = at.it.queued.iter().copied().chain(gathered);
+            let ticks = waiting.chain(at.it.owed.iter().map(|owed| owed.tick));
             let arrival = |tick| kept::remove::<Arrival>(self.user(), &arrival_id(at.it.uuid, tick), Expect::Any);
             edits.extend(ticks.map(arrival));
         }

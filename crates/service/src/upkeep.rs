@@ -18,7 +18,7 @@ fn kept_ms(retention: &Retention, status: RunStatus) -> Option<u64> {
         RunStatus::PartialSuccess => retention.partial_success,
         RunStatus::Failed => retention.failed,
         RunStatus::Cancelled => retention.cancelled,
-        RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => return None,
+        RunStatus::Pending | RunStatus::Running | RunStatus::Interrupted | RunStatus::Waiting => return None,
     };
     own.or(retention.keep).map(|age| age.ms)
 }
@@ -46,7 +46,11 @@ impl Service {
         let before: Vec<_> = kept.map(|(status, keep_ms)| (status, limit(keep_ms))).collect();
         let mut total = Pruned::default();
         loop {
-            let pruned = self.core.store.prune(Prune { before: before.clone(), limit: PRUNED_AT_ONCE }).await?;
+            let pruned = self
+                .core
+                .store
+                .prune(Prune { before: before.clone(), limit: PRUNED_AT_ONCE, ..Prune::default() })
+                .await?;
             total.runs += pruned.runs;
             total.blobs += pruned.blobs;
             if pruned.runs == 0 {

@@ -202,7 +202,7 @@ impl<'p> Drive<'p> {
             Coming::Word(_) if late => deadline.map(|d| (d, slept(id))),
             Coming::Word(value) => Some((at, Next::Input(Event::Received { id, value, by: String::new() }))),
             Coming::Answer(body, usage) => {
-                let body = self.keep(body);
+                let body = self.keep(owed.node, body);
                 let answer = Box::new(Answer { body, usage, ms: 0 });
                 Some((at, Next::Input(Event::Answered { id, answer })))
             }
@@ -210,10 +210,10 @@ impl<'p> Drive<'p> {
     }
 
     /// Large results go where values are kept before the journal knows of them.
-    fn keep(&mut self, body: Body) -> Body {
+    fn keep(&mut self, node: relais_plan::NodeId, body: Body) -> Body {
         match body {
             Body::Returned { value: Stored::Value(value), artifacts } => {
-                let (value, blob) = Stored::new(value, self.program.plan.limits.inline_bytes);
+                let (value, blob) = self.program.result(node, value, relais_plan::DEFAULT_RESULT_LIMIT);
                 self.blobs.extend(blob);
                 Body::Returned { value, artifacts }
             }

@@ -105,7 +105,7 @@ fn fork(drive: &mut Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
     let Some(mut rewind) = any_step(drive, chance) else { return Ok(()) };
     let opened = Opened { run: RunId::from_u128(u128::MAX - u128::from(drive.world.seed)), ..drive.run.opened.clone() };
     (rewind.forked_from, rewind.opened) = (Some(drive.run.id()), Some(Box::new(opened)));
-    drive.journal = rewind::translate(&drive.journal, drive.program, drive.program)?;
+    drive.journal = rewind::translate(&drive.journal, drive.program, drive.program).entries;
     drive.refold()?;
     drive.signal(Signal::Rewound(rewind))?;
     drive.go_on()
@@ -145,7 +145,7 @@ fn keep_in_store(drive: &Drive<'_>, chance: &mut Chance) -> Result<(), Broken> {
 /// As a worker does: after trouble the same again.
 fn append(store: &MemoryStore, run: RunId, entry: &Entry) -> Result<(), Broken> {
     let (writer, entry, blobs) = (Writer::of("a worker"), entry.clone().into(), Vec::new());
-    let batch = Batch { run, writer, entry, summary: None, release: None, blobs, awaited: None };
+    let batch = Batch { run, writer, entry, summary: None, release: None, blobs, awaited: None, listed: None };
     // One in three appends fails; so many in a row are beyond any seed.
     for _ in 0..100 {
         match wait(store.append(batch.clone())) {

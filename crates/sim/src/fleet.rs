@@ -213,10 +213,12 @@ impl Fleet {
         let mut ends = Vec::new();
         for row in self.rows().await? {
             let summary = row.summary;
-            let uncertain = summary.error.as_ref().is_some_and(|e| e.kind == ErrorKind::Uncertain);
+            let kind = summary.error.as_ref().map(|e| e.kind);
+            // Who was replaced too often without getting further is not taken up for ever.
+            let was_replaced = matches!(kind, Some(ErrorKind::Uncertain | ErrorKind::Crash));
             match summary.status {
                 RunStatus::Completed => {}
-                RunStatus::Failed if uncertain && !alone => {}
+                RunStatus::Failed if was_replaced && !alone => {}
                 status => {
                     let error = summary.error.map(|e| e.message).unwrap_or_default();
                     return Err(format!("law 6: run {} is {} in the end: {error}", summary.run, status.word()));

@@ -62,7 +62,7 @@ impl SimModel {
         let arguments = if tool.name == SAVE {
             json!({ "name": self.result_name(request), "content": Schema::new(schema(request)).sample(seed) })
         } else {
-            Schema::new(tool.parameters.clone()).sample(seed)
+            arguments_for(tool, &request.messages, seed)
         };
         let id = format!("sim_{}", request.messages.len());
         Some(ToolUse { id, tool: tool.name.clone(), arguments, garbled: None, opaque: None })
@@ -86,7 +86,7 @@ impl SimModel {
         let mut chance = self.chance(request, "text");
         match &request.output_schema {
             Some(schema) => Schema::new(schema.clone()).sample(chance.number()).to_string(),
-            None => sentence(&mut chance),
+            None => sentence(chance.number()),
         }
     }
 }
@@ -169,11 +169,43 @@ fn arguments(calls: &[ToolUse]) -> u64 {
     calls.iter().map(|c| c.arguments.to_string().len() as u64).sum()
 }
 
-fn sentence(chance: &mut Chance) -> String {
-    const WORDS: [&str; 8] = ["the", "simulated", "answer", "holds", "nothing", "but", "plain", "words"];
-    let count = 4 + chance.below(5);
-    let words: Vec<&str> = (0..count).filter_map(|_| chance.pick(&WORDS).copied()).collect();
-    format!("{}.", words.join(" "))
+/// What every schema says of an answer without one: a sentence.
+fn sentence(seed: u64) -> String {
+    let schema = json!({ "type": "object", "properties": { "answer": { "type": "string" } } });
+    Schema::new(schema).sample(seed)["answer"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What an argument is called that says what to look for.
+const LOOKED_FOR: [&str; 4] = ["query", "q", "search", "question"];
+/// Characters of a prompt that make a query.
+const QUERY_CHARS: usize = 80;
+
+/// Only what a tool must be given, and a search for what the prompt is about: so a trace reads as a real one would.
+fn arguments_for(tool: &ToolSpec, messages: &[Message], seed: u64) -> Value {
+    let schema = Schema::new(tool.parameters.clone());
+    let full = schema.sample(seed);
+    let mut brief = full.clone();
+    if let (Some(fields), Some(required)) = (brief.as_object_mut(), tool.parameters["required"].as_array()) {
+        fields.retain(|name, _| required.iter().any(|wanted| wanted == name));
+        for (_, value) in fields.iter_mut().filter(|(name, _)| LOOKED_FOR.contains(&name.as_str())) {
+            if let (true, Some(line)) = (value.is_string(), line_of_prompt(messages)) {
+                *value = Value::String(line);
+            }
+        }
+    }
+    if schema.check(&brief).is_ok() { brief } else { full }
+}
+
+/// A line of the prompt, the next one with every call.
+fn line_of_prompt(messages: &[Message]) -> Option<String> {
+    let prompt = messages.iter().find_map(|message| match message {
+        Message::User { text } => Some(text),
+        Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+    })?;
+    let bare = |line: &str| line.trim_matches(|c: char| !c.is_alphanumeric()).chars().take(QUERY_CHARS).collect();
+    let lines: Vec<String> = prompt.lines().map(bare).filter(|line: &String| !line.is_empty()).collect();
+    let called = messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count();
+    lines.get(called % lines.len().max(1)).cloned()
 }
 
 #[cfg(test)]
@@ -183,7 +215,7 @@ mod tests {
 
     fn request(messages: Vec<Message>, output_schema: Option<Value>) -> Request {
         let tools = vec!["search".to_owned()];
-        Request { model: "sim/any".to_owned(), messages, tools, output_schema, max_tokens: None, temperature: None }
+        Request { model: "sim/any".to_owned(), messages, tools, output_schema, ..Request::default() }
     }
 
     fn tool(name: &str) -> ToolSpec {
@@ -219,6 +251,21 @@ mod tests {
             called += rounds;
         }
         assert!(called > 10);
+    }
+
+    #[test]
+    fn what_it_says_reads_like_what_it_stands_for() {
+        let prompt = Message::User { text: "Find the price of each:\n- tea\n- coffee".to_owned() };
+        let mut search = tool("search");
+        search.parameters = json!({ "type": "object", "required": ["query"],
+            "properties": { "query": { "type": "string" }, "limit": { "type": "integer" } } });
+        let arguments = (0..20).find_map(|seed| {
+            let reply = SimModel::new(seed).speak(&request(vec![prompt.clone()], None), &[search.clone()]).reply;
+            Some(reply.calls.first()?.arguments.clone())
+        });
+        assert_eq!(arguments, Some(json!({ "query": "Find the price of each" })));
+        let text = SimModel::new(1).speak(&request(vec![prompt], None), &[]).reply.text;
+        assert!(text.starts_with("This is a simulated answer: "), "{text}");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::chance::{Chance, tie};
 use crate::model::SimModel;
-use crate::tools;
 
 /// Answers take up to so long.
 const MAX_LATENCY_MS: u64 = 20_000;
@@ -109,7 +108,7 @@ impl World {
         if let Some(trouble) = self.trouble(chance) {
             return trouble;
         }
-        let mut value = tools::result(tie(self.seed, key), tool, arguments);
+        let mut value = made_up(tie(self.seed, key), tool, arguments);
         if tool == "large" {
             value["text"] = Value::String("x".repeat(LARGE_CHARS));
         }
@@ -123,7 +122,7 @@ impl World {
             true => (RunStatus::Failed, Some(Failure::new(ErrorKind::Tool, "the child failed"))),
             false => (RunStatus::Completed, None),
         };
-        let output = Stored::Value(tools::result(tie(self.seed, key), "run", &json!(start.input)));
+        let output = Stored::Value(made_up(tie(self.seed, key), "run", &json!(start.input)));
         let usage = Usage { model_calls: chance.below(3), ..Usage::default() };
         Coming::Answer(Body::Ended { status, output, error }, usage)
     }
@@ -137,6 +136,18 @@ impl World {
         }
         Coming::Word(Schema::new(question.answer.clone()).sample(chance.number()))
     }
+}
+
+/// What generated plans read of a tool or a child run.
+fn made_up(seed: u64, tool: &str, arguments: &Value) -> Value {
+    let mut chance = Chance::named(tie(seed, tool), &arguments.to_string());
+    let list: Vec<u64> = (0..chance.below(4)).map(|_| chance.below(5)).collect();
+    json!({
+        "ok": chance.percent(70),
+        "n": chance.below(5),
+        "list": list,
+        "text": format!("simulated {tool} {:04x}", chance.below(0x1_0000)),
+    })
 }
 
 fn spoken(text: String, calls: Vec<ToolUse>) -> Body {

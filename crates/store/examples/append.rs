@@ -169,7 +169,7 @@ fn summary() -> Summary {
 
 fn batch(run: RunId, seq: u64) -> Batch {
     let (writer, entry) = (Writer::of("somebody at work"), entry(seq).into());
-    Batch { run, writer, entry, summary: None, release: None, blobs: Vec::new(), awaited: None }
+    Batch { run, writer, entry, summary: None, release: None, blobs: Vec::new(), awaited: None, listed: None }
 }
 
 fn entry(seq: u64) -> Entry {

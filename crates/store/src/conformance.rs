@@ -14,7 +14,9 @@ mod awaited;
 mod claims;
 mod contents;
 mod journal;
+mod listed;
 mod lost;
+mod marks;
 mod pages;
 mod prune;
 mod records;
@@ -57,6 +59,8 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     pages::rows_tell_what_was_written(make().await).await;
     awaited::found_by_type_and_user(make().await).await;
     awaited::gone_with_the_run(make().await).await;
+    listed::exactly_those_that_a_run_has(make().await).await;
+    marks::found_by_tag_and_error(make().await).await;
     contents::documents(make().await).await;
     contents::versions(make().await).await;
     contents::blobs(make().await).await;
@@ -72,6 +76,7 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     records::the_own_tail_tells_no_change(make().await).await;
     lost::answers(make().await).await;
     prune::old_roots_with_their_children(make().await).await;
+    prune::named_roots_with_their_children(make().await).await;
     prune::blobs_shared_by_two_runs_stay(make().await).await;
     prune::stops_at_the_limit(make().await).await;
 }
@@ -111,7 +116,7 @@ pub(crate) fn new_run(summary: Summary) -> NewRun {
 
 pub(crate) fn batch(run: RunId, seq: u64) -> Batch {
     let (writer, entry) = (Writer::outside(), entry(seq).into());
-    Batch { run, writer, entry, summary: None, release: None, blobs: Vec::new(), awaited: None }
+    Batch { run, writer, entry, summary: None, release: None, blobs: Vec::new(), awaited: None, listed: None }
 }
 
 pub(crate) async fn started(store: &dyn Store, status: RunStatus) -> RunId {

@@ -7,6 +7,7 @@ pub mod conformance;
 mod error;
 mod memory;
 mod page;
+pub mod private;
 mod sqlite;
 mod store;
 

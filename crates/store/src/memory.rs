@@ -10,8 +10,8 @@ mod records;
 
 use crate::page;
 use crate::{
-    Awaited, Batch, Change, Claim, Claimed, Document, DocumentKey, Edit, Error, Filter, Find, NewRun, Owner, Page,
-    Prune, Pruned, Record, RecordKey, Reply, Row, Store, Which, Writer,
+    Awaited, Batch, Change, Claim, Claimed, Document, DocumentKey, Edit, Error, Filter, Find, Listed, ListedRecord,
+    NewRun, Owner, Page, Prune, Pruned, Record, RecordKey, Reply, Row, Store, Which, Writer,
 };
 
 /// Changes kept for a slow receiver before it loses the oldest.
@@ -340,8 +340,22 @@ impl State {
             let (user, before) = (held.summary.user.clone(), std::mem::replace(&mut held.awaited, types.clone()));
             self.await_events(run, &user, before, types);
         }
+        if let Some(listed) = batch.listed {
+            self.call_the_roll(run, listed, batch.entry.at);
+        }
         self.news.push(Change { run, seq });
         Ok(())
+    }
+
+    /// Leaves exactly these records of the run.
+    fn call_the_roll(&mut self, run: RunId, listed: Listed, at: Millis) {
+        let label = run.to_string();
+        self.records.retain(|key, record| key.kind != listed.kind || record.label != label || listed.has(&key.id));
+        for ListedRecord { owner, id, due_at, body } in listed.records {
+            let key = RecordKey { kind: listed.kind.clone(), owner, id };
+            let fresh = || Record { key: key.clone(), label: label.clone(), due_at, revision: 1, at, body };
+            self.records.entry(key.clone()).or_insert_with(fresh);
+        }
     }
 
     fn await_events(&mut self, run: RunId, user: &str, before: Vec<String>, types: Vec<String>) {
@@ -439,7 +453,7 @@ impl State {
     fn prune(&mut self, prune: &Prune, unused_since: Millis) -> Pruned {
         let limit = page::pruned_runs(prune.limit);
         let mut removed: Vec<Held> = Vec::new();
-        for root in self.old_roots(prune) {
+        for root in self.old_roots(prune).into_iter().chain(prune.runs.iter().copied()) {
             if removed.len() >= limit {
                 break;
             }
@@ -486,6 +500,7 @@ fn matches(filter: &Filter, summary: &Summary) -> bool {
         && is(&filter.workflow, &summary.workflow)
         && is(&filter.workflow_id, &summary.target.workflow)
         && is(&filter.thread, &summary.thread)
+        && filter.marks.iter().all(|mark| summary.marks().contains(mark))
         && (filter.status.is_empty() || filter.status.contains(&summary.status))
         && (filter.parent.is_none() || filter.parent == summary.parent)
         && (!filter.roots_only || summary.parent.is_none())
@@ -530,7 +545,7 @@ mod tests {
     async fn a_blob_put_lately_stays() {
         let store = MemoryStore::new();
         let hash = store.put_blob(b"on its way".to_vec()).await.unwrap();
-        assert_eq!(store.prune(Prune { before: Vec::new(), limit: 0 }).await, Ok(Pruned::default()));
+        assert_eq!(store.prune(Prune::default()).await, Ok(Pruned::default()));
         assert!(store.get_blob(hash).await.unwrap().is_some());
     }
 }

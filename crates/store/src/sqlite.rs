@@ -82,6 +82,7 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<SqliteStore, Error> {
         let path = path.as_ref().to_path_buf();
         let (changes, _) = broadcast::channel(TAIL_CHANGES);
+        crate::private::claim(&path);
         let db = schema::open_writer(&path, &options)?;
         let place = Arc::new(Place::of(&path));
         let writer = Writer::start(db, place.clone(), changes.clone())?;

@@ -113,8 +113,8 @@ pub trait Store: Send + Sync + 'static {
 
     fn get_blob(&self, hash: String) -> Reply<'_, Option<Vec<u8>>>;
 
-    /// Removes finished runs that ended before, with children, entries, and blobs nobody refers to any more. A blob
-    /// that was put within the last day stays: the entry that refers to it may be on its way.
+    /// Removes finished runs, those that ended before and those named, with children, entries, and blobs nobody refers to
+    /// any more. A blob that was put within the last day stays: the entry that refers to it may be on its way.
     fn prune(&self, prune: Prune) -> Reply<'_, Pruned>;
 }
 
@@ -159,6 +159,30 @@ pub struct Batch {
     pub blobs: Vec<String>,
     /// The types of events that the run waits for from now on; present where they have changed.
     pub awaited: Option<Vec<String>>,
+    /// All records of a kind that belong to the run from now on; present where they have changed.
+    pub listed: Option<Listed>,
+}
+
+/// The records of a kind whose label is the run's id: exactly these. One that is there stays as it is, with its
+/// revision; one of this id that another owner was given stays, too; others go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    pub kind: String,
+    pub records: Vec<ListedRecord>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedRecord {
+    pub owner: String,
+    pub id: String,
+    pub due_at: Option<Millis>,
+    pub body: Value,
+}
+
+impl Listed {
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.records.iter().any(|record| record.id == id)
+    }
 }
 
 impl Batch {
@@ -168,7 +192,7 @@ impl Batch {
         let run = row.summary.run;
         let summary = row.summary.said(&entry.events, entry.at);
         let (writer, entry) = (Writer::outside(), entry.into());
-        Batch { run, writer, entry, summary, release: None, blobs: Vec::new(), awaited: None }
+        Batch { run, writer, entry, summary, release: None, blobs: Vec::new(), awaited: None, listed: None }
     }
 }
 
@@ -238,6 +262,8 @@ pub struct Filter {
     pub parent: Option<RunId>,
     /// Only runs that are nobody's child.
     pub roots_only: bool,
+    /// Only runs that have all of these among their marks (`Summary::marks`).
+    pub marks: Vec<String>,
     pub started_after: Option<Millis>,
     pub started_before: Option<Millis>,
     /// From a former page.
@@ -370,11 +396,13 @@ pub struct Awaited {
     pub limit: usize,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Prune {
     /// `(status, ended before)`; runs of other statuses stay. Children go with the run that started them and stay as
     /// long as it does; a run with an unfinished descendant stays.
     pub before: Vec<(RunStatus, Millis)>,
+    /// These too, whenever they ended. One that is unfinished, or has an unfinished descendant, stays.
+    pub runs: Vec<RunId>,
     /// No further run is begun when so many are gone; 0 means 1,000.
     pub limit: usize,
 }

@@ -31,7 +31,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use futures::StreamExt;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub use wire::{AskedCall, Said, Wire};
 
@@ -84,6 +84,23 @@ pub enum Behaviour {
     Raw { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
     /// The same, later.
     After(Duration, Box<Behaviour>),
+    /// The same, when the test has opened the gate.
+    Behind(Gate, Box<Behaviour>),
+}
+
+/// Holds answers back until a test lets them go: what a pause would do, without a guess at how long it must be.
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<watch::Sender<bool>>);
+
+impl Gate {
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    async fn opened(&self) {
+        // The sender lives as long as this gate, so waiting cannot fail.
+        let _ = self.0.subscribe().wait_for(|open| *open).await;
+    }
 }
 
 impl Behaviour {
@@ -118,6 +135,10 @@ impl Behaviour {
 
     pub fn after(self, delay: Duration) -> Behaviour {
         Behaviour::After(delay, Box::new(self))
+    }
+
+    pub fn behind(self, gate: &Gate) -> Behaviour {
+        Behaviour::Behind(gate.clone(), Box::new(self))
     }
 }
 
@@ -232,11 +253,19 @@ async fn handle(
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let received = record(&shared, &parts, peer, &body);
     let mut behaviour = shared.behaviour(&received);
-    while let Behaviour::After(delay, then) = behaviour {
-        tokio::time::sleep(delay).await;
-        behaviour = *then;
+    loop {
+        behaviour = match behaviour {
+            Behaviour::After(delay, then) => {
+                tokio::time::sleep(delay).await;
+                *then
+            }
+            Behaviour::Behind(gate, then) => {
+                gate.opened().await;
+                *then
+            }
+            now => return respond(now, &received).await,
+        }
     }
-    respond(behaviour, &received).await
 }
 
 fn record(shared: &Shared, parts: &Parts, peer: SocketAddr, body: &[u8]) -> Received {
@@ -268,7 +297,7 @@ async fn respond(behaviour: Behaviour, received: &Received) -> Response {
         Behaviour::Linger(said) => stream(wire.events(&said), Ending::Never),
         Behaviour::Silence => futures::future::pending().await,
         Behaviour::Raw { status, headers, body } => raw(status, &headers, body),
-        Behaviour::After(..) => raw(500, &[], b"a delay within a delay".to_vec()),
+        Behaviour::After(..) | Behaviour::Behind(..) => raw(500, &[], b"a delay within a delay".to_vec()),
     }
 }
 

@@ -78,7 +78,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         Some(What::Save(save)) => keep(session, save).await,
         Some(What::Delete { agent }) => {
             session.delete_agent(&agent).await?;
-            screen::note(&format!("deleted {}", screen::for_terminal(&agent)));
+            screen::note(&format!("deleted {}", words::line(&agent)));
             Ok(Exit::Done)
         }
     })
@@ -106,12 +106,12 @@ async fn show(session: &Session, agent: &str, json: bool) -> anyhow::Result<Exit
     if json {
         return json_lines(&[one]);
     }
-    screen::note(&format!("{}  {}", Paint::stderr().bold(&screen::for_terminal(&one.name)), one.id));
+    screen::note(&format!("{}  {}", Paint::stderr().bold(&words::line(&one.name)), one.id));
     if !one.description.is_empty() {
-        screen::note(&screen::for_terminal(&one.description));
+        screen::note(&one.description);
     }
     // The definition alone on standard output: it can be saved as a file again.
-    screen::out(&format!("{:#}", one.definition))?;
+    screen::data(&format!("{:#}", one.definition))?;
     Ok(Exit::Done)
 }
 
@@ -120,7 +120,7 @@ async fn keep(session: &Session, save: Save) -> anyhow::Result<Exit> {
     let definition = match relais_dialects::read_agent(&source) {
         Ok(definition) => definition,
         Err(problems) => {
-            screen::note(&source.render(&problems, Paint::stderr().0));
+            screen::note(&screen::colored(&source.render(&problems, Paint::stderr().0)));
             return Ok(Exit::Usage);
         }
     };
@@ -128,7 +128,7 @@ async fn keep(session: &Session, save: Save) -> anyhow::Result<Exit> {
     let stem = || file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = if to.is_some() { name } else { name.or_else(stem) };
     let kept = session.employ(to.as_deref(), Employment { name, description, definition }).await?;
-    screen::note(&format!("{} is kept", screen::for_terminal(&kept.name)));
+    screen::note(&format!("{} is kept", words::line(&kept.name)));
     screen::out(&kept.id.to_string())?;
     Ok(Exit::Done)
 }

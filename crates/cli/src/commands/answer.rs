@@ -23,7 +23,8 @@ Examples:
   relais answer --last yes
   relais answer 0198c9d2 --step approve '{\"approved\": true}'
   relais answer --last yes --arguments '{\"amount\": 20}'
-  relais answer --last no --reason 'too much'"
+  relais answer --last no --reason 'too much'
+  relais answer 0190a0b0-c0d0-7000-8000-00000000000a.3 yes      # as `relais questions` shows it"
 )]
 pub struct Args {
     /// The run (unless --last) and the answer
@@ -51,7 +52,15 @@ pub fn run(mut args: Args, global: &Global) -> anyhow::Result<Exit> {
     if !words.is_empty() {
         bail!("too many words; with --last leave out the run: relais answer --last [VALUE]");
     }
-    let Some(value) = value else { return list(run.as_deref(), global) };
+    let Some(value) = value else {
+        if run.as_deref().is_some_and(is_question) {
+            bail!("say the answer: relais answer QUESTION VALUE; `relais questions` shows what is wanted");
+        }
+        return list(run.as_deref(), global);
+    };
+    if let Some(id) = run.as_deref().filter(|run| is_question(run)) {
+        return args.onward.serve(global, async |session: &Session| listed(session, id, &value, &args).await);
+    }
     args.onward.serve(global, async |session: &Session| {
         let run = session.find_run(run.as_deref()).await?;
         let (owner, waits) = meant(session, run, args.step.as_deref()).await?;
@@ -60,6 +69,23 @@ pub fn run(mut args: Args, global: &Global) -> anyhow::Result<Exit> {
         session.answer(owner, Some(&waits.command.to_string()), answer).await?;
         Ok(Some(spoken))
     })
+}
+
+/// Ids of runs have no dots.
+fn is_question(text: &str) -> bool {
+    text.contains('.')
+}
+
+/// Answers a question as `relais questions` names it. Somebody else's run goes on without us.
+async fn listed(session: &Session, id: &str, value: &str, args: &Args) -> anyhow::Result<Option<Spoken>> {
+    let question = session.question(id).await?;
+    let answer = answer(&questions::waits(&question), value, args)?;
+    let spoken = Spoken::before(session, question.run).await.unwrap_or_else(|_| Spoken::elsewhere(question.run));
+    session.answer_question(id, answer).await?;
+    if !spoken.is_ours {
+        screen::note(&format!("answered; the run of {} goes on", words::line(&question.user)));
+    }
+    Ok(Some(spoken))
 }
 
 fn list(run: Option<&str>, global: &Global) -> anyhow::Result<Exit> {

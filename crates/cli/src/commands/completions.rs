@@ -21,6 +21,6 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     // Into memory first: the generator panics on a pipe that breaks.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "relais", &mut script);
-    screen::out(&String::from_utf8_lossy(&script))?;
+    screen::data(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }

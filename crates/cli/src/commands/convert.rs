@@ -28,18 +28,19 @@ pub struct Args {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let Written { file, reading } = &args.written;
-    let definition = global.definitions()?.read(file, &reading.options())?;
-    let problems = definition.render(Paint::stderr().0);
+    let definitions = global.definitions()?;
+    let definition = definitions.read(file, &reading.options())?;
+    let problems = screen::colored(&definition.render(Paint::stderr().0));
     if !problems.is_empty() {
         screen::note(&problems);
     }
     if definition.has_errors() {
         return Ok(Exit::Usage);
     }
-    let text = definition.convert()?;
+    let text = definitions.convert(&definition)?;
     match &args.output {
         Some(out) => std::fs::write(out, text).with_context(|| format!("{} cannot be written", out.display()))?,
-        None => screen::out(&text)?,
+        None => screen::data(&text)?,
     }
     Ok(Exit::Done)
 }

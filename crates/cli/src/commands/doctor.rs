@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use relais_runtime::settings::PythonSettings;
 use relais_service::{Config, Definitions, Service};
+use relais_store::private;
 
 use crate::exit::Exit;
 use crate::screen::{self, Paint};
@@ -64,9 +65,9 @@ fn told(findings: &[Finding]) -> anyhow::Result<Exit> {
 
 fn home(folder: &Path) -> Finding {
     let probe = folder.join(format!(".doctor-{}", std::process::id()));
-    let tried = std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&probe, b"relais"))
-        .and_then(|()| std::fs::remove_file(&probe));
+    let tried = private::make_folder(folder)
+        .and_then(|()| private::create_file(&probe))
+        .and_then(|_| std::fs::remove_file(&probe));
     match tried {
         Ok(()) => Finding::Ok(format!("home folder {} can be written", folder.display())),
         Err(error) => {

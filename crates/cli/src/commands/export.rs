@@ -34,7 +34,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let text = format!("{package:#}\n");
     match &args.output {
         Some(file) => std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))?,
-        None => screen::out(&text)?,
+        None => screen::data(&text)?,
     }
     Ok(Exit::Done)
 }

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use relais_service::Fork;
+use relais_service::{Act, Fork};
 
 use crate::exit::Exit;
+use crate::many::Many;
 use crate::onward::{Onward, Spoken};
 use crate::session::{Global, Session};
-use crate::which::RunChoice;
+use crate::which::Chosen as RunChoice;
 use crate::{definition, given, screen};
 
 /// Start a new run that shares what a finished run did before a step, with another definition, model or input
@@ -19,6 +20,8 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     run: RunChoice,
+    #[command(flatten)]
+    many: Many,
     /// The first step that runs anew, as a path of `relais show`
     #[arg(long, value_name = "STEP")]
     from: String,
@@ -39,6 +42,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
+    if args.many.is_given() {
+        if args.file.is_some() || !args.input.is_empty() {
+            anyhow::bail!("--file and --input are for the fork of one run; many runs take --model");
+        }
+        return args.many.say(global, Act::Fork { from: args.from, model: args.model, redo: args.redo });
+    }
     args.onward.serve(global, async |session: &Session| {
         let run = args.run.find(session).await?;
         let since = session.row(run).await?.seq;
@@ -58,6 +67,6 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         let root = session.fork(run, fork).await?;
         screen::note(&format!("run {root}, forked from {run}"));
         // What both share has been shown with the other run.
-        Ok(Some(Spoken { root, since }))
+        Ok(Some(Spoken { root, since, is_ours: true }))
     })
 }

@@ -45,7 +45,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let options = ReadOptions { format: args.reader, branch: args.branch.clone() };
     let definition = global.definitions()?.read(&args.file, &options)?;
     let Some(plan) = definition.plan.as_ref().filter(|_| !definition.has_errors()) else {
-        screen::note(&definition.render(Paint::stderr().0));
+        screen::note(&screen::colored(&definition.render(Paint::stderr().0)));
         return Ok(Exit::Usage);
     };
     let picture = match args.format {
@@ -55,7 +55,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     };
     match &args.output {
         Some(file) => std::fs::write(file, picture).with_context(|| format!("{} cannot be written", file.display()))?,
-        None => screen::out(&picture)?,
+        None => screen::data(&picture)?,
     }
     Ok(Exit::Done)
 }

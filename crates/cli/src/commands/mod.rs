@@ -19,10 +19,11 @@ mod notifications;
 mod pause;
 mod plan;
 mod prune;
+mod questions;
 mod resume;
 mod retry;
 mod run;
-mod runs;
+pub mod runs;
 mod schedule;
 mod schema;
 mod serve;
@@ -30,6 +31,7 @@ mod show;
 mod signal;
 mod token;
 mod tools;
+mod trust;
 mod usage;
 mod validate;
 mod watch;
@@ -57,6 +59,7 @@ pub enum Command {
     Runs(runs::Args),
     Show(show::Args),
     Watch(watch::Args),
+    Questions(questions::Args),
     Answer(answer::Args),
     Signal(signal::Args),
     Event(event::Args),
@@ -73,6 +76,7 @@ pub enum Command {
     Schema(schema::Args),
     Serve(serve::Args),
     Token(token::Args),
+    Trust(trust::Args),
     Doctor(doctor::Args),
     Prune(prune::Args),
     Backup(backup::Args),
@@ -98,6 +102,7 @@ impl Command {
             Command::Runs(args) => runs::run(args, global),
             Command::Show(args) => show::run(args, global),
             Command::Watch(args) => watch::run(args, global),
+            Command::Questions(args) => questions::run(args, global),
             Command::Answer(args) => answer::run(args, global),
             Command::Signal(args) => signal::run(args, global),
             Command::Event(args) => event::run(args, global),
@@ -114,6 +119,7 @@ impl Command {
             Command::Schema(args) => schema::run(args),
             Command::Serve(args) => serve::run(args, global),
             Command::Token(args) => token::run(args, global),
+            Command::Trust(args) => trust::run(args, global),
             Command::Doctor(args) => doctor::run(args, global),
             Command::Prune(args) => prune::run(args, global),
             Command::Backup(args) => backup::run(args, global),

@@ -54,6 +54,10 @@ fn provider_cells(provider: &Provider) -> [String; 3] {
         (false, true) => "not needed".to_owned(),
         (false, false) => format!("set {}", provider.key_variables.join(" or ")),
     };
+    let key = match provider.left_out_s {
+        Some(seconds) => format!("{key}; left out for {seconds} s: it failed several times in a row"),
+        None => key,
+    };
     [format!("{}/", provider.provider), key, provider.base_url.clone().unwrap_or_default()]
 }
 

@@ -37,7 +37,7 @@ pub struct Args {
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let definitions = global.definitions()?;
     let definition = definitions.read(&args.written.file, &args.written.reading.options())?;
-    let problems = definition.render(Paint::stderr().0);
+    let problems = screen::colored(&definition.render(Paint::stderr().0));
     if !problems.is_empty() {
         screen::note(&problems);
     }
@@ -77,8 +77,7 @@ impl View<'_> {
             let name =
                 node.other_name().map(|name| format!("  {}", words::shorten(name, NAME_CHARS))).unwrap_or_default();
             text.push_str(&format!("\n{}{name}  {}\n", self.paint.bold(&node.key), self.paint.dim(&node.kind)));
-            let mut lines: Vec<String> =
-                node.description.iter().map(|said| screen::for_terminal(said).to_string()).collect();
+            let mut lines: Vec<String> = node.description.iter().cloned().collect();
             lines.extend(self.needs(id));
             lines.extend(self.policies(node));
             lines.extend(self.work(&node.op));
@@ -189,7 +188,7 @@ impl View<'_> {
         };
         let mut lines =
             vec![format!("agent {name}: {models}, at most {}", words::counted(agent.max_turns as usize, "turn"))];
-        lines.extend(agent.description.iter().map(|said| format!("described as {}", screen::for_terminal(said))));
+        lines.extend(agent.description.iter().map(|said| format!("described as {said}")));
         if !agent.tools.is_empty() {
             let tools: Vec<String> = agent.tools.iter().map(|tool| self.tool(tool)).collect();
             lines.push(format!("tools {}", tools.join(", ")));

@@ -5,11 +5,12 @@ use relais_engine::RunId;
 use relais_plan::Budget;
 use relais_plan::time::parse_duration;
 use relais_runtime::Rest;
-use relais_service::ResumeWith;
+use relais_service::{Act, ResumeWith};
 use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
+use crate::many::Many;
 use crate::onward::{Onward, Spoken};
 use crate::screen;
 use crate::session::{Global, Session};
@@ -24,10 +25,11 @@ Examples:
   relais resume --last
   relais resume --last --budget usd=2,tokens=500k
   relais resume 0198c9d2 --assume '{\"status\": 200}'
+  relais resume --status failed --error rate_limit --since 1h
   relais resume --all")]
 pub struct Args {
     /// The run: its id, or a part of it that fits no other (the first or last four characters or more)
-    #[arg(required_unless_present_any = ["last", "all"], conflicts_with_all = ["last", "all"])]
+    #[arg(required_unless_present_any = ["last", "all", "status", "workflow", "since", "tag", "error"], conflicts_with_all = ["last", "all"])]
     run: Option<String>,
     /// The newest run
     #[arg(long, conflicts_with = "all")]
@@ -45,12 +47,17 @@ pub struct Args {
     #[arg(long, value_name = "usd=N,tokens=N,…", value_parser = budget)]
     budget: Option<Budget>,
     #[command(flatten)]
+    many: Many,
+    #[command(flatten)]
     onward: Onward,
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     if args.all {
         return global.serve(async |session: &Session| all(session).await);
+    }
+    if args.many.is_given() {
+        return args.many.say(global, Act::Resume { redo: args.redo, budget: args.budget.unwrap_or_default() });
     }
     let assume = args.assume.as_deref().map(assumed).transpose()?;
     let with = ResumeWith { budget: args.budget.unwrap_or_default(), redo: args.redo, assume };

@@ -7,12 +7,15 @@ use relais_store::Filter;
 
 use crate::exit::Exit;
 use crate::lists::List;
+use crate::screen;
 use crate::session::{Global, Session};
 use crate::words;
 
 /// List runs, newest first
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  relais runs --status failed\n  relais runs --workflow price-monitor --limit 5")]
+#[command(
+    after_help = "Examples:\n  relais runs --status failed\n  relais runs --workflow price-monitor --limit 5\n  relais runs --tag team=sales --error timeout"
+)]
 pub struct Args {
     /// Only runs of this status; may be repeated
     #[arg(long, value_name = "STATUS", ignore_case = true, value_parser = status())]
@@ -20,6 +23,12 @@ pub struct Args {
     /// Only runs of this workflow
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
+    /// Only runs with this tag; may be repeated, and a run must have all of them
+    #[arg(long, value_name = "NAME=VALUE")]
+    tag: Vec<String>,
+    /// Only runs that ended with an error of this kind, such as timeout
+    #[arg(long, value_name = "KIND")]
+    error: Option<String>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
@@ -33,13 +42,14 @@ pub struct Args {
 
 /// A status by its word, whatever its case; the help lists them.
 pub fn status() -> impl TypedValueParser<Value = RunStatus> {
-    PossibleValuesParser::new(RunStatus::all().map(RunStatus::word))
+    PossibleValuesParser::new(RunStatus::shown().map(RunStatus::word))
         .try_map(|word| RunStatus::named(&word.to_lowercase()).ok_or("no status of a run"))
 }
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.serve(async |session: &Session| {
         let filter = Filter {
+            marks: relais_service::marks(&args.tag, args.error.as_deref())?,
             status: args.status.clone(),
             workflow: args.workflow.clone(),
             limit: usize::from(args.limit),
@@ -49,7 +59,12 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         let page = session.runs(filter).await?;
         let rows: Vec<Summary> = page.rows.into_iter().map(|row| row.summary).collect();
         let list = List { items: &rows, more: page.cursor.is_some(), json: args.json, none: "no runs" };
-        list.show(["RUN", "WORKFLOW", "STATUS", "STARTED", "TIME", "TOKENS", "COST"], cells)
+        let exit = list.show(["RUN", "WORKFLOW", "STATUS", "STARTED", "TIME", "TOKENS", "COST"], cells)?;
+        let interrupted = rows.iter().find(|row| row.status == RunStatus::Interrupted).filter(|_| !args.json);
+        if let Some(row) = interrupted {
+            screen::note(&format!("nobody works on an interrupted run; `relais resume {}` goes on with it", row.run));
+        }
+        Ok(exit)
     })
 }
 

@@ -1,7 +1,8 @@
 //! `relais schedule`: when kept workflows run by themselves.
 
 use relais_plan::{CatchUp, Overlap};
-use relais_service::SetSchedule;
+use relais_server::views::BackfillView;
+use relais_service::{Backfill, SetSchedule, backfill_time};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -9,7 +10,7 @@ use crate::exit::Exit;
 use crate::lists::{List, json_lines};
 use crate::session::{Global, Session};
 use crate::timetable::{Decided, Foreseen, Planned};
-use crate::{given, screen, words};
+use crate::{given, many, screen, words};
 
 /// List, set and take away the schedules of kept workflows
 ///
@@ -23,6 +24,7 @@ Examples:
   relais schedule set prices --at \"tomorrow 9am\" --input topic=tea
   relais schedule preview --every 15m
   relais schedule decisions 0190a0b0-c0d0-7000-8000-00000000000a
+  relais schedule backfill prices --from 2026-11-01 --to 2026-11-08
   relais schedule remove 0190a0b0-c0d0-7000-8000-00000000000a")]
 pub struct Args {
     #[command(subcommand)]
@@ -50,6 +52,11 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Start the runs of a past range: one for each time at which the schedule would have fired
+    ///
+    /// A time whose run is there is not run again. The runs start one after another, unless the schedule lets them
+    /// overlap, while `relais serve` is running.
+    Backfill(Range),
     /// Take a schedule away; a run that is going goes on
     Remove {
         /// The id, as `relais schedule` shows it
@@ -69,14 +76,33 @@ enum What {
 }
 
 #[derive(clap::Args)]
+struct Range {
+    /// Id, alias or name of the workflow
+    workflow: String,
+    /// The first time (RFC 3339), or day, which begins at midnight UTC
+    #[arg(long, value_name = "TIME")]
+    from: String,
+    /// The last time
+    #[arg(long, value_name = "TIME")]
+    to: String,
+    /// Which schedule, where the workflow has several
+    #[arg(long, value_name = "SCHEDULE")]
+    schedule: Option<Uuid>,
+    /// Do not ask before the runs are started
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(clap::Args)]
 struct Set {
     /// Id, alias or name
     workflow: String,
     #[command(flatten)]
     time: Time,
-    /// While the run before is still going: skip, queue, allow or cancel_running
-    #[arg(long, value_name = "HOW", default_value = "skip", value_parser = named::<Overlap>)]
-    overlap: Overlap,
+    /// While the run before is still going: skip (default; with `--catch-up all`: queue), queue, allow or
+    /// cancel_running
+    #[arg(long, value_name = "HOW", value_parser = named::<Overlap>)]
+    overlap: Option<Overlap>,
     /// About times that passed while no server was running: one, none or all
     #[arg(long, value_name = "WHICH", default_value = "one", value_parser = named::<CatchUp>)]
     catch_up: CatchUp,
@@ -130,6 +156,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
         None => list(session, args.workflow.as_deref(), usize::from(args.limit), args.json).await,
         Some(What::Set(args)) => set(session, args).await,
         Some(What::Preview { time, json }) => preview(session, time, json).await,
+        Some(What::Backfill(range)) => backfill(session, range).await,
         Some(What::Remove { schedule }) => {
             session.cancel_schedule(schedule).await?;
             screen::note(&format!("removed {schedule}"));
@@ -182,12 +209,30 @@ async fn set(session: &Session, args: Set) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+async fn backfill(session: &Session, range: Range) -> anyhow::Result<Exit> {
+    let Range { workflow, from, to, schedule, yes } = range;
+    let (from, to) = (backfill_time("--from", &from)?, backfill_time("--to", &to)?);
+    let wanted = Backfill { workflow, schedule, from, to };
+    let BackfillView { times, at_once, .. } = session.backfill(&wanted, true).await?;
+    let how = if at_once { "at once" } else { "one after another" };
+    let span = [times.first(), times.last()].map(|time| time.map_or("", String::as_str)).join(" to ");
+    let what = format!("start {} {how}, {span}", words::counted(times.len(), "run"));
+    if !yes && !many::agreed(&what)? {
+        screen::note("nothing was started");
+        return Ok(Exit::Done);
+    }
+    let done = session.backfill(&wanted, false).await?;
+    screen::note(&format!("{} owed; `relais serve` starts them {how}", words::counted(done.times.len(), "run")));
+    screen::out(&done.schedule.to_string())?;
+    Ok(Exit::Done)
+}
+
 async fn preview(session: &Session, time: Time, json: bool) -> anyhow::Result<Exit> {
     let foreseen: Foreseen = session.preview_schedule(&time.set()).await?;
     if json {
         return json_lines(&[foreseen]);
     }
-    screen::note(&screen::for_terminal(&foreseen.schedule));
+    screen::note(&foreseen.schedule);
     foreseen.next_times_local.iter().try_for_each(|time| screen::out(time))?;
     Ok(Exit::Done)
 }
@@ -198,7 +243,7 @@ fn told(planned: &Planned, what: &str) {
 
 fn understood(schedule: &str, times: &[String]) -> String {
     let times = if times.is_empty() { String::new() } else { format!(": {}", times.join(", ")) };
-    screen::for_terminal(&format!("{schedule}{times}")).into_owned()
+    format!("{schedule}{times}")
 }
 
 async fn decisions(session: &Session, schedule: Uuid, json: bool) -> anyhow::Result<Exit> {

@@ -9,6 +9,6 @@ use crate::screen;
 pub struct Args {}
 
 pub fn run(_: Args) -> anyhow::Result<Exit> {
-    screen::out(&serde_json::to_string_pretty(&relais_dialects::json_schema())?)?;
+    screen::data(&serde_json::to_string_pretty(&relais_dialects::json_schema())?)?;
     Ok(Exit::Done)
 }

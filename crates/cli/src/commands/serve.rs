@@ -51,7 +51,7 @@ fn age(text: &str) -> Result<Age, String> {
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     logs::start(args.log_format).map_err(anyhow::Error::msg)?;
-    let config = args.config(global.config()?)?;
+    let config = args.config(global.whole_config()?)?;
     config.must_be_usable()?;
     global.serve_with(config, async |service: &Service| {
         let mut interrupts = Interrupts::listen()?;

@@ -1,9 +1,9 @@
 //! `relais show`: the trace of a run, as a tree or one step in full.
 
-use relais_engine::{StepStatus, Stored};
+use relais_engine::{RunStatus, StepStatus, Stored};
 use relais_plan::text::cut;
 use relais_plan::time::format_duration;
-use relais_service::trace::{CallTrace, StepTrace};
+use relais_service::trace::{AnswerTrace, CallTrace, StepTrace};
 use relais_service::{Format, Trace};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.serve(async |session: &Session| {
         let run = args.run.find(session).await?;
         if let Some(format) = args.format {
-            screen::out(&serde_json::to_string_pretty(&session.view(run, format).await?)?)?;
+            screen::data(&serde_json::to_string_pretty(&session.view(run, format).await?)?)?;
             return Ok(Exit::Done);
         }
         let trace = session.trace(run).await?;
@@ -49,7 +49,14 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
             (None, true) => serde_json::to_string(&trace)?,
             (None, false) => tree(&trace, paint),
         };
-        screen::out(&text)?;
+        if args.json {
+            screen::data(&text)?
+        } else {
+            screen::out(&text)?
+        }
+        if trace.status == RunStatus::Interrupted.word() && !args.json {
+            screen::note(&format!("nobody works on this run any more; `relais resume {run}` goes on with it"));
+        }
         if trace.status == "waiting" && !args.json {
             for block in questions::told(session, run).await? {
                 screen::note(&block);
@@ -72,13 +79,13 @@ fn tree(trace: &Trace, paint: Paint) -> String {
     for artifact in &trace.artifacts {
         let about =
             format!("{} v{}  {}  {} bytes", artifact.name, artifact.version, artifact.media_type, artifact.bytes);
-        text.push_str(&format!("artifact {about}\n"));
+        text.push_str(&format!("artifact {}\n", words::line(&about)));
     }
     if !trace.tolerated.is_empty() {
-        text.push_str(&format!("tolerated: {}\n", trace.tolerated.join(", ")));
+        text.push_str(&format!("tolerated: {}\n", words::line(&trace.tolerated.join(", "))));
     }
     if let Some(error) = &trace.error {
-        text.push_str(&format!("{} {error}\n", paint.red("error:")));
+        text.push_str(&format!("{} {}\n", paint.red("error:"), words::hanging(&error.to_string())));
     }
     if let Some(output) = output(trace).filter(|o| !o.is_null()) {
         text.push_str(&format!("{} {}\n", paint.bold("output:"), cut(&words::full(&output), OUTPUT_CHARS)));
@@ -90,8 +97,7 @@ fn head(trace: &Trace, paint: Paint) -> String {
     let ms = trace.ended_at.map(|at| words::elapsed(trace.started_at, at));
     let effort = words::effort(ms, &trace.usage);
     let status = status_word(&trace.status, paint);
-    let mut text =
-        format!("{}  {status}  {effort}\nrun {}", paint.bold(&screen::for_terminal(&trace.workflow)), trace.run);
+    let mut text = format!("{}  {status}  {effort}\nrun {}", paint.bold(&words::line(&trace.workflow)), trace.run);
     text.push_str(&format!("  started {}", words::instant(trace.started_at)));
     let marks = [
         trace.simulated.then(|| "simulated".to_owned()),
@@ -107,9 +113,12 @@ fn head(trace: &Trace, paint: Paint) -> String {
     {
         text.push_str(&format!("input: {}\n", words::brief(input, LINE_CHARS)));
     }
+    if let Some(drift) = &trace.drift {
+        text.push_str(&format!("{} {}\n", paint.yellow("warning:"), words::line(drift)));
+    }
     for signal in &trace.signals {
         let line = format!("· {}  {} by {}", words::instant(signal.at), signal.what, signal.by);
-        text.push_str(&format!("{}\n", paint.dim(line.trim_end_matches(" by "))));
+        text.push_str(&format!("{}\n", paint.dim(&words::line(line.trim_end_matches(" by ")))));
     }
     text
 }
@@ -125,8 +134,8 @@ fn status_word(word: &str, paint: Paint) -> String {
 fn branch(step: &StepTrace, paint: Paint) -> String {
     let indent = "  ".repeat(step.depth);
     // What was never begun took no time.
-    let ms = step.ended_at.filter(|_| step.attempts > 0).map(|at| words::elapsed(step.started_at, at));
-    let mut line = format!("{indent}{} {}", mark(step.status, paint), step.path);
+    let ms = step.worked_ms().filter(|_| step.attempts > 0);
+    let mut line = format!("{indent}{} {}", mark(step.status, paint), words::line(&step.path));
     if let Some(name) = &step.name {
         line.push_str(&format!("  {}", words::shorten(name, LINE_CHARS)));
     }
@@ -135,11 +144,14 @@ fn branch(step: &StepTrace, paint: Paint) -> String {
     let effort = Some(words::effort(ms, &step.usage)).filter(|e| !e.is_empty());
     let tolerated = step.tolerated.then(|| "tolerated".to_owned());
     for part in [effort, attempts, step.note.clone(), tolerated].into_iter().flatten() {
-        line.push_str(&format!("  {part}"));
+        line.push_str(&format!("  {}", words::line(&part)));
     }
     line.push('\n');
     for call in &step.calls {
         line.push_str(&format!("{indent}    {}\n", call_line(call, paint)));
+    }
+    for (name, value) in step.vars.iter().filter(|_| step.kind != "set") {
+        line.push_str(&format!("{indent}    {} {name} = {}\n", paint.dim("set"), words::brief(value, LINE_CHARS)));
     }
     if let Some(error) = &step.error {
         line.push_str(&format!("{indent}    {}\n", paint.red(&words::shorten(&error.to_string(), 4 * LINE_CHARS))));
@@ -178,7 +190,19 @@ fn call_line(call: &CallTrace, paint: Paint) -> String {
     let late = if call.late { "  too late" } else { "" };
     let tokens = words::effort(None, &call.usage);
     let tokens = if tokens.is_empty() { tokens } else { format!("  {tokens}") };
-    format!("{} {}{data}{result}  {taken}{tokens}{again}{late}", call.what, call.name)
+    let who = answered_by(call);
+    let notes: String = call.notes.iter().map(|note| format!("  {}", paint.yellow(note))).collect();
+    format!("{} {}{data}{result}  {taken}{tokens}{again}{late}{notes}{who}", call.what, words::line(&call.name))
+}
+
+/// Who has answered a question, in order.
+fn answered_by(call: &CallTrace) -> String {
+    let one = |answer: &AnswerTrace| {
+        let changed = if answer.changed.is_some() { " with changes" } else { "" };
+        format!("{}{changed}", words::line(&answer.by))
+    };
+    let people: Vec<String> = call.answers.iter().map(one).collect();
+    if people.is_empty() { String::new() } else { format!("  answered by {}", people.join(", ")) }
 }
 
 /// A model's answer is what it said, and the tools it asked for.
@@ -189,7 +213,7 @@ fn said(what: &str, output: &Value) -> String {
     let text = output["text"].as_str().unwrap_or_default();
     let calls = output["calls"].as_array().map_or(&[][..], Vec::as_slice);
     let tools: Vec<&str> = calls.iter().filter_map(|call| call["tool"].as_str()).collect();
-    let asks = if tools.is_empty() { String::new() } else { format!("asks for {}", tools.join(", ")) };
+    let asks = if tools.is_empty() { String::new() } else { format!("asks for {}", words::line(&tools.join(", "))) };
     let gap = if text.is_empty() || asks.is_empty() { "" } else { "; " };
     format!("{}{gap}{asks}", words::shorten(text, LINE_CHARS))
 }
@@ -243,7 +267,7 @@ fn whole(step: &StepTrace, paint: Paint) -> String {
 
 fn whole_call(call: &CallTrace, paint: Paint) -> String {
     let effort = words::effort(call.answered_at.map(|_| call.ms), &call.usage);
-    let mut text = format!("{} {}  {}  {effort}\n", paint.bold(&call.what), call.name, call.status);
+    let mut text = format!("{} {}  {}  {effort}\n", paint.bold(&call.what), words::line(&call.name), call.status);
     let mut part = |name: &str, body: &str| text.push_str(&format!("  {}\n{}\n", paint.dim(name), indented(body)));
     match (&*call.what, call.input.as_array()) {
         ("model", Some(messages)) => {
@@ -258,6 +282,14 @@ fn whole_call(call: &CallTrace, paint: Paint) -> String {
         (_, Value::Null) => {}
         ("model", reply) => part("answer", &message_text(reply)),
         (_, output) => part("result", &words::full(output)),
+    }
+    for AnswerTrace { by, at, value, changed } in &call.answers {
+        let mut said = format!("{} {}", words::instant(*at), words::brief(value, LINE_CHARS));
+        said.extend(changed.iter().map(|arguments| format!("\narguments: {}", words::full(arguments))));
+        part(&format!("answered by {}", words::line(by)), &said);
+    }
+    for note in &call.notes {
+        part("note", note);
     }
     if let Some(error) = &call.error {
         part("error", &error.to_string());

@@ -1,36 +1,46 @@
 //! `relais validate`: everything that is wrong with files, at once.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use relais_plan::Severity;
-use relais_service::{Definition, Definitions, ReadOptions, Whole};
+use relais_service::{Definition, Definitions, Whole};
 
 use crate::definition::Reading;
 use crate::exit::Exit;
 use crate::schedules;
 use crate::screen::{self, Paint};
-use crate::session::Global;
+use crate::session::{Global, block_on};
 use crate::words::counted;
 
 /// Check workflow files and show everything that is wrong with them
 ///
-/// Names the format that each file was read as. Of a graph with branches, every branch is checked. Runs nothing and
-/// asks no MCP server: tools of MCP servers are taken as they are written and marked as unverified.
+/// Names the format that each file was read as. Of a graph with branches, every branch is checked. Runs nothing.
+///
+/// MCP servers are asked for their tools, those of relais.toml and those that the file names by an address; each has 10
+/// seconds. Tools of servers that do not answer, and of programs that the file itself would start, are marked as
+/// unverified. With --offline no server is asked.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  relais validate flow.yaml\n  relais validate examples/*.yaml")]
 pub struct Args {
     /// Workflow files, of any format that `--format` takes
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Ask no MCP server
+    #[arg(long)]
+    offline: bool,
     #[command(flatten)]
     reading: Reading,
 }
+
+/// A server that takes longer is started by a run, which waits for it.
+const ASKED_FOR: Duration = Duration::from_secs(10);
 
 pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     let definitions = global.definitions()?;
     let mut exit = Exit::Done;
     for file in &args.files {
-        match check(&definitions, file, &args.reading.options()) {
+        match check(&definitions, file, &args) {
             Ok(lines) => screen::out(&lines)?,
             Err(text) => {
                 screen::note(&text);
@@ -42,11 +52,17 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// The lines for a good file, or what is wrong with a bad one.
-fn check(definitions: &Definitions, file: &Path, options: &ReadOptions) -> Result<String, String> {
+fn check(definitions: &Definitions, file: &Path, args: &Args) -> Result<String, String> {
     let paint = Paint::stderr();
-    let unreadable = |error: relais_service::Error| format!("{} {error}", paint.red("error:"));
-    let whole = definitions.read_whole(file, options).map_err(unreadable)?;
-    let problems = whole.main.render(paint.0);
+    let unreadable = |error: &dyn std::fmt::Display| format!("{} {error}", paint.red("error:"));
+    let mut whole = definitions.read_whole(file, &args.reading.options()).map_err(|error| unreadable(&error))?;
+    if !args.offline && !whole.unverified().is_empty() {
+        let ask = async { Ok(definitions.ask_servers(&mut whole, ASKED_FOR).await) };
+        for silent in block_on(ask).map_err(|error| unreadable(&error))? {
+            screen::note(&format!("{} {silent}", paint.yellow("not asked:")));
+        }
+    }
+    let problems = screen::colored(&whole.main.render(paint.0));
     if whole.has_errors() {
         return Err(format!("{problems}{}: {}", file.display(), paint.red(&counts(&whole.main))));
     }

@@ -82,7 +82,7 @@ impl Watching<'_> {
     /// Who would make it go on, if nobody is at it.
     async fn tell_standing(&mut self) -> anyhow::Result<()> {
         let status = self.session.row(self.run).await?.summary.status;
-        let idle = matches!(status, RunStatus::Pending | RunStatus::Running);
+        let idle = matches!(status, RunStatus::Pending | RunStatus::Running | RunStatus::Interrupted);
         if idle && self.session.is_left_alone(self.run).await? {
             self.progress.say(&format!("no process works on this run; `relais resume {}` takes it up", self.run));
         }

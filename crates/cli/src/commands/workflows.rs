@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use relais_server::views::VersionView;
-use relais_service::{Error, WorkflowStatus};
+use relais_server::views::{DeletionView, VersionView};
+use relais_service::{Error, Removal, WorkflowStatus};
 
 use crate::definition::Reading;
 use crate::exit::Exit;
@@ -12,7 +12,8 @@ use crate::library::{Shelved, Shelving};
 use crate::lists::{List, json_lines};
 use crate::screen::{self, Paint};
 use crate::session::{Global, Session};
-use crate::{begin, words};
+use crate::words::counted;
+use crate::{begin, consent, words};
 
 /// List, show, keep and take away workflows
 ///
@@ -86,6 +87,11 @@ enum What {
         #[arg(long, value_name = "N")]
         to: u64,
     },
+    /// Take the tools as they are now for the known ones, so that runs no longer warn that they have changed
+    AcceptTools {
+        /// Id, alias or name
+        workflow: String,
+    },
     /// Let its triggers start nothing until it is resumed; it may still be started by hand
     Pause {
         /// Id, alias or name
@@ -101,16 +107,22 @@ enum What {
         /// Id, alias or name
         workflow: String,
     },
-    /// Delete a workflow for good, with its alias, its step objects, its triggers and schedules
+    /// Delete a workflow for good, with its versions, triggers and schedules, and its runs with outputs and artifacts
     ///
-    /// Its runs and what they used stay. While some of them are active, or other workflows call it, it is refused. To keep
-    /// the versions, archive it instead.
+    /// Shows what goes and asks once. While runs of it are active, or other workflows call it, it is refused. What its
+    /// runs have used stays booked. To keep everything and only hide it, archive it instead.
     Delete {
         /// Id, alias or name
         workflow: String,
         /// Cancel its active runs first, and do not mind workflows that call it
         #[arg(long)]
         force: bool,
+        /// Keep its runs, their outputs and artifacts
+        #[arg(long)]
+        keep_runs: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 
@@ -150,10 +162,13 @@ impl What {
             What::Publish { workflow, off } => publish(session, &workflow, !off).await,
             What::Versions { workflow, json, limit } => versions(session, &workflow, limit.into(), json).await,
             What::Rollback { workflow, to } => roll_back(session, &workflow, to).await,
+            What::AcceptTools { workflow } => accept_tools(session, &workflow).await,
             What::Pause { workflow } => set(session, &workflow, Paused, "is paused: its triggers start nothing").await,
             What::Resume { workflow } => set(session, &workflow, Active, "is active").await,
             What::Archive { workflow } => set(session, &workflow, Archived, "is archived: nothing starts it").await,
-            What::Delete { workflow, force } => delete(session, &workflow, force).await,
+            What::Delete { workflow, force, keep_runs, yes } => {
+                delete(session, &workflow, Removal { force, keep_runs }, yes).await
+            }
         }
     }
 }
@@ -193,13 +208,13 @@ async fn show(session: &Session, workflow: &str, json: bool) -> anyhow::Result<E
     }
     let alias = one.alias.as_ref().map(|alias| format!("  alias {alias}")).unwrap_or_default();
     let published = if one.published { "  published" } else { "" };
-    let name = Paint::stderr().bold(&screen::for_terminal(&one.name));
+    let name = Paint::stderr().bold(&words::line(&one.name));
     screen::note(&format!("{name}  {}  version {}{published}\n{}{alias}", status(&one), one.version, one.id));
     if !one.description.is_empty() {
-        screen::note(&screen::for_terminal(&one.description));
+        screen::note(&one.description);
     }
     // The text alone on standard output: it can be saved as a file again.
-    one.definition.iter().try_for_each(|text| screen::out(text.trim_end()))?;
+    one.definition.iter().try_for_each(|text| screen::data(text.trim_end()))?;
     Ok(Exit::Done)
 }
 
@@ -211,7 +226,7 @@ async fn keep(session: &Session, save: Save) -> anyhow::Result<Exit> {
     let shelving = Shelving { name, alias, description, definition, format, ..Shelving::default() };
     match session.shelve(to.as_deref(), shelving).await {
         Ok(kept) => {
-            screen::note(&format!("{} is kept as version {}", screen::for_terminal(&kept.name), kept.version));
+            screen::note(&format!("{} is kept as version {}", words::line(&kept.name), kept.version));
             screen::out(&kept.id.to_string())?;
             Ok(Exit::Done)
         }
@@ -227,7 +242,7 @@ async fn publish(session: &Session, workflow: &str, published: bool) -> anyhow::
     let shelving = Shelving { published: Some(published), ..Shelving::default() };
     let kept = session.shelve(Some(workflow), shelving).await?;
     let how = if published { "is offered as a tool and an agent" } else { "is no longer offered" };
-    screen::note(&format!("{} {how}", screen::for_terminal(&kept.name)));
+    screen::note(&format!("{} {how}", words::line(&kept.name)));
     Ok(Exit::Done)
 }
 
@@ -248,27 +263,69 @@ async fn show_old(session: &Session, workflow: &str, version: u64, json: bool) -
     if json {
         return json_lines(&[one]);
     }
-    screen::note(&screen::for_terminal(&format!("version {}  {}  {}", one.version, one.reason, one.created_at)));
-    one.definition.iter().try_for_each(|text| screen::out(text.trim_end()))?;
+    screen::note(&format!("version {}  {}  {}", one.version, words::line(&one.reason), one.created_at));
+    one.definition.iter().try_for_each(|text| screen::data(text.trim_end()))?;
     Ok(Exit::Done)
 }
 
 async fn roll_back(session: &Session, workflow: &str, to: u64) -> anyhow::Result<Exit> {
     let kept = session.roll_back(workflow, to).await?;
-    let name = screen::for_terminal(&kept.name);
+    let name = words::line(&kept.name);
     screen::note(&format!("{name} is at version {}, which says what version {to} said", kept.version));
+    Ok(Exit::Done)
+}
+
+async fn accept_tools(session: &Session, workflow: &str) -> anyhow::Result<Exit> {
+    let (before, kept) = (session.workflow(workflow).await?.version, session.accept_tools(workflow).await?);
+    let name = words::line(&kept.name);
+    match kept.version == before {
+        true => screen::note(&format!("{name} knows its tools as they are; nothing was changed")),
+        false => screen::note(&format!("{name} is at version {}, which knows the tools as they are now", kept.version)),
+    }
     Ok(Exit::Done)
 }
 
 async fn set(session: &Session, workflow: &str, status: WorkflowStatus, how: &str) -> anyhow::Result<Exit> {
     let kept = session.set_status(workflow, status).await?;
-    screen::note(&format!("{} {how}", screen::for_terminal(&kept.name)));
+    screen::note(&format!("{} {how}", words::line(&kept.name)));
     Ok(Exit::Done)
 }
 
-async fn delete(session: &Session, workflow: &str, force: bool) -> anyhow::Result<Exit> {
-    session.delete_workflow(workflow, force).await?;
-    let name = screen::for_terminal(workflow);
-    screen::note(&format!("deleted {name} with its triggers and schedules; its runs stay"));
+async fn delete(session: &Session, workflow: &str, removal: Removal, yes: bool) -> anyhow::Result<Exit> {
+    let goes = session.deletion(workflow, removal).await?;
+    let name = words::line(&goes.name).into_owned();
+    if !yes {
+        screen::note(&format!("deleting {name} ({}) removes\n{}", goes.workflow_id, listed(&goes)));
+        if !consent::given("delete it")? {
+            screen::note("nothing was deleted");
+            return Ok(Exit::Failed);
+        }
+    }
+    session.delete_workflow(&goes.workflow_id.to_string(), removal).await?;
+    let runs = match removal.keep_runs {
+        true => "its runs stay".to_owned(),
+        false => format!("{} went with it", runs(&goes)),
+    };
+    screen::note(&format!("deleted {name}; {runs}"));
     Ok(Exit::Done)
+}
+
+fn runs(goes: &DeletionView) -> String {
+    let more = if goes.more_runs { "more than " } else { "" };
+    format!("{more}{}", counted(goes.runs, "run"))
+}
+
+/// One line for each kind of thing that there is.
+fn listed(goes: &DeletionView) -> String {
+    let active =
+        if goes.active_runs > 0 { format!(" ({} active, to be cancelled)", goes.active_runs) } else { String::new() };
+    let versions = usize::try_from(goes.versions).unwrap_or(usize::MAX);
+    let lines = [
+        (versions, counted(versions, "version")),
+        (goes.steps, counted(goes.steps, "step")),
+        (goes.triggers, counted(goes.triggers, "trigger")),
+        (goes.runs, format!("{} with outputs and artifacts{active}", runs(goes))),
+    ];
+    let there = lines.into_iter().filter(|(count, _)| *count > 0).map(|(_, line)| format!("  {line}"));
+    there.collect::<Vec<_>>().join("\n")
 }

@@ -1,8 +1,12 @@
 //! A server asked about things that are kept besides runs: versions, packages, agents, notifications, usage, events;
 //! and about the tools and models that it has.
 
-use relais_server::views::{EventEffects, ImportedView, NotificationRow, UsageReport, VersionView};
-use relais_service::{Error, Happened, OnClash, UsageBy, UsageQuestion};
+use relais_plan::time::format_instant;
+use relais_server::views::{
+    BackfillView, BulkCount, BulkView, DeletionView, EventEffects, ImportedView, NotificationRow, OpenQuestionView,
+    UsageReport, VersionView,
+};
+use relais_service::{Act, Backfill, Error, Filter, Happened, OnClash, Removal, UsageBy, UsageQuestion};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,6 +26,10 @@ struct Marked {
     marked: usize,
 }
 
+fn removing(Removal { force, keep_runs }: Removal) -> [(&'static str, String); 2] {
+    [("force", force.to_string()), ("keep_runs", keep_runs.to_string())]
+}
+
 impl Client {
     pub async fn versions(&self, workflow: &str, limit: usize) -> Result<(Vec<VersionView>, bool), Error> {
         let path = format!("/workflows/{}/versions", wire::escaped(workflow));
@@ -38,9 +46,18 @@ impl Client {
         self.post(&format!("/workflows/{}/rollback", wire::escaped(workflow)), &json!({ "version": to })).await
     }
 
-    pub async fn delete_workflow(&self, workflow: &str, force: bool) -> Result<(), Error> {
+    pub async fn accept_tools(&self, workflow: &str) -> Result<Shelved, Error> {
+        self.post(&format!("/workflows/{}/accept-tools", wire::escaped(workflow)), &json!({})).await
+    }
+
+    pub async fn deletion(&self, workflow: &str, removal: Removal) -> Result<DeletionView, Error> {
+        let path = format!("/workflows/{}/deletion", wire::escaped(workflow));
+        self.get(&wire::with_query(&path, &removing(removal))).await
+    }
+
+    pub async fn delete_workflow(&self, workflow: &str, removal: Removal) -> Result<(), Error> {
         let path = format!("/workflows/{}", wire::escaped(workflow));
-        self.delete(&wire::with_query(&path, &[("force", force.to_string())])).await
+        self.delete(&wire::with_query(&path, &removing(removal))).await
     }
 
     pub async fn export(&self, workflows: &[String], history: bool) -> Result<Value, Error> {
@@ -91,6 +108,54 @@ impl Client {
         let query = [("unread", unread.to_string()), ("limit", limit.to_string())];
         let page: wire::Items<NotificationRow> = self.get(&wire::with_query("/notifications", &query)).await?;
         Ok((page.items, page.next.is_some()))
+    }
+
+    pub async fn all_questions(&self, limit: usize) -> Result<(Vec<OpenQuestionView>, bool), Error> {
+        let query = [("limit", limit.to_string())];
+        let page: wire::Items<OpenQuestionView> = self.get(&wire::with_query("/questions", &query)).await?;
+        Ok((page.items, page.next.is_some()))
+    }
+
+    pub async fn question(&self, id: &str) -> Result<OpenQuestionView, Error> {
+        self.get(&format!("/questions/{}", wire::escaped(id))).await
+    }
+
+    pub async fn answer_question(&self, id: &str, value: Value) -> Result<(), Error> {
+        let path = format!("/questions/{}/answer", wire::escaped(id));
+        self.post::<Value>(&path, &json!({ "value": value })).await.map(drop)
+    }
+
+    pub async fn backfill(&self, wanted: &Backfill, is_dry: bool) -> Result<BackfillView, Error> {
+        let schedule = match wanted.schedule {
+            Some(id) => id,
+            None => self.only_schedule(&wanted.workflow).await?,
+        };
+        let (from, to) = (format_instant(wanted.from), format_instant(wanted.to));
+        let range = json!({ "from": from, "to": to, "dry_run": is_dry });
+        self.post(&format!("/schedules/{schedule}/backfill"), &range).await
+    }
+
+    async fn only_schedule(&self, workflow: &str) -> Result<Uuid, Error> {
+        let (found, _) = self.schedules(Some(workflow), 2).await?;
+        match found.as_slice() {
+            [one] => Ok(one.id),
+            [] => Err(Error::Invalid(format!("the workflow `{workflow}` has no schedule with times"))),
+            _ => Err(Error::Invalid("the workflow has several schedules; say which with --schedule".into())),
+        }
+    }
+
+    pub async fn count_bulk(&self, act: &Act, filter: &Filter) -> Result<usize, Error> {
+        let mut body = wire::bulk(act, filter);
+        body["dry_run"] = json!(true);
+        Ok(self.post::<BulkCount>("/bulk", &body).await?.total)
+    }
+
+    pub async fn begin_bulk(&self, act: &Act, filter: &Filter) -> Result<BulkView, Error> {
+        self.post("/bulk", &wire::bulk(act, filter)).await
+    }
+
+    pub async fn bulk(&self, id: Uuid) -> Result<BulkView, Error> {
+        self.get(&format!("/bulk/{id}")).await
     }
 
     pub async fn mark_notification(&self, id: Uuid, read: bool) -> Result<(), Error> {

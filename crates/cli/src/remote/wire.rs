@@ -1,9 +1,10 @@
 //! The words of the REST API, read into the types that commands know.
 
 use relais_engine::{CommandId, ErrorKind, Failure, Millis, RunId, RunStatus, Summary, Target, ToolUse, Usage};
+use relais_plan::tags::Tags;
 use relais_plan::time::{format_duration, format_instant, parse_instant};
-use relais_plan::{Severity, Span};
-use relais_service::{Begun, Error, Filter, Finding, Format, Page, ResumeWith, Row, Start, Text, Waits};
+use relais_plan::{Budget, Severity, Span};
+use relais_service::{Act, Begun, Error, Filter, Finding, Format, Page, ResumeWith, Row, Start, Text, Waits};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -43,6 +44,8 @@ pub struct RunRow {
     branch: Option<String>,
     trigger: Option<String>,
     thread: Option<String>,
+    #[serde(default)]
+    tags: Tags,
     parent: Option<RunId>,
     status: RunStatus,
     #[serde(deserialize_with = "moment")]
@@ -52,6 +55,8 @@ pub struct RunRow {
     usage: Used,
     error: Option<RunError>,
     waits_for: Vec<String>,
+    #[serde(default)]
+    drift: Option<String>,
     #[serde(deserialize_with = "maybe_moment")]
     wakes_at: Option<Millis>,
 }
@@ -62,6 +67,8 @@ struct Used {
     completion_tokens: u64,
     cached_tokens: u64,
     reasoning_tokens: u64,
+    #[serde(default)]
+    estimated_tokens: u64,
     usd: f64,
     model_calls: u64,
     tool_calls: u64,
@@ -92,10 +99,12 @@ impl From<Used> for Usage {
             completion: used.completion_tokens,
             cached: used.cached_tokens,
             reasoning: used.reasoning_tokens,
+            estimated: used.estimated_tokens,
             usd_nanos: (used.usd * 1e9).round() as u64,
             model_calls: used.model_calls,
             tool_calls: used.tool_calls,
             retries: used.retries,
+            ..Usage::default()
         }
     }
 }
@@ -108,6 +117,8 @@ impl From<RunRow> for Row {
             branch: row.branch,
             trigger: row.trigger,
             traceparent: None,
+            drift: row.drift,
+            tags: row.tags,
         };
         let summary = Summary {
             run: row.id,
@@ -157,6 +168,7 @@ impl Question {
             answer: self.answer,
             deadline: self.deadline,
             approves: self.tool.map(call),
+            people: Default::default(),
         };
         (self.run, Waits { command: self.id, step: self.step, question })
     }
@@ -178,11 +190,21 @@ pub fn query(filter: &Filter) -> Vec<(&'static str, String)> {
     add("status", Some(statuses.join(",")).filter(|words| !words.is_empty()));
     add("workflow", workflow_id.clone().or_else(|| workflow.clone()));
     add("thread", thread.clone());
+    let (errors, tags): (Vec<&str>, Vec<&str>) = marked(filter);
+    add("tag", Some(tags.join(",")).filter(|tags| !tags.is_empty()));
+    add("error", errors.first().map(|kind| (*kind).to_owned()));
     add("parent", parent.map(|run| run.to_string()));
     add("started_after", started_after.map(format_instant));
     add("started_before", started_before.map(format_instant));
     add("cursor", cursor.clone());
     query
+}
+
+/// The kinds of errors and the tags that a filter asks for.
+fn marked(filter: &Filter) -> (Vec<&str>, Vec<&str>) {
+    let errors = filter.marks.iter().filter_map(|mark| mark.strip_prefix("error:"));
+    let tags = filter.marks.iter().filter(|mark| !mark.starts_with("error:"));
+    (errors.collect(), tags.map(String::as_str).collect())
 }
 
 /// A word as a part of a path.
@@ -248,8 +270,8 @@ pub fn start_workflow(branch: Option<&str>, start: &Start) -> Value {
 
 /// What every start says.
 fn started(branch: Option<&str>, start: &Start) -> Value {
-    let Start { input, mode, thread, .. } = start;
-    let mut body = json!({ "input": input, "thread": thread, "simulate": mode.simulate });
+    let Start { input, mode, thread, tags, .. } = start;
+    let mut body = json!({ "input": input, "thread": thread, "simulate": mode.simulate, "tags": tags });
     let optional = [("branch", json!(branch)), ("seed", json!(mode.seed)), ("model", json!(mode.model))];
     for (name, value) in optional.into_iter().filter(|(_, value)| !value.is_null()) {
         body[name] = value;
@@ -257,15 +279,39 @@ fn started(branch: Option<&str>, start: &Start) -> Value {
     body
 }
 
-pub fn resume(with: &ResumeWith) -> Value {
-    let budget = with.budget;
-    let mut body = json!({ "redo": with.redo, "budget": {
+fn budget(budget: &Budget) -> Value {
+    json!({
         "usd": budget.usd_nanos.map(|nanos| nanos as f64 / 1e9),
         "tokens": budget.tokens,
         "model_calls": budget.model_calls,
         "tool_calls": budget.tool_calls,
         "time": budget.time_ms.map(format_duration),
-    }});
+    })
+}
+
+/// What is said to many runs, and to which.
+pub fn bulk(act: &Act, filter: &Filter) -> Value {
+    let mut body = match act {
+        Act::Cancel => json!({}),
+        Act::Resume { redo, budget: more } => json!({ "redo": redo, "budget": budget(more) }),
+        Act::Retry { from, redo } => json!({ "from": from, "redo": redo }),
+        Act::Fork { from, model, redo } => json!({ "from": from, "model": model, "redo": redo }),
+    };
+    let statuses: Vec<&str> = filter.status.iter().map(|status| status.word()).collect();
+    let (errors, tags) = marked(filter);
+    body["action"] = json!(act.word());
+    body["filter"] = json!({
+        "status": Some(statuses.join(",")).filter(|words| !words.is_empty()),
+        "workflow": filter.workflow_id.as_ref().or(filter.workflow.as_ref()),
+        "tags": tags,
+        "error": errors.first(),
+        "started_after": filter.started_after.map(format_instant),
+    });
+    body
+}
+
+pub fn resume(with: &ResumeWith) -> Value {
+    let mut body = json!({ "redo": with.redo, "budget": budget(&with.budget) });
     if let Some(assume) = &with.assume {
         body["assume"] = assume.clone();
     }

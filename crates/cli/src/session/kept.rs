@@ -1,8 +1,14 @@
 //! What a session is asked about things that are kept besides runs: versions, packages, agents, notifications, usage,
 //! events.
 
-use relais_server::views::{EventEffects, ImportedView, NotificationRow, UsageReport, VersionView};
-use relais_service::{AgentChange, Error, Happened, NewAgent, OnClash, Service, UsageQuestion, WorkflowStatus};
+use relais_server::views::{
+    BackfillView, BulkView, DeletionView, EventEffects, ImportedView, NotificationRow, OpenQuestionView, UsageReport,
+    VersionView,
+};
+use relais_service::{
+    Act, AgentChange, Backfill, Error, Filter, Happened, NewAgent, OnClash, Removal, Service, UsageQuestion,
+    WorkflowStatus,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -37,15 +43,29 @@ impl Session {
         }
     }
 
+    pub async fn accept_tools(&self, workflow: &str) -> Result<Shelved, Error> {
+        match self {
+            Session::Local(service) => service.accept_tools(workflow, None).await.map(Shelved::from),
+            Session::Remote(client) => client.accept_tools(workflow).await,
+        }
+    }
+
     pub async fn set_status(&self, workflow: &str, status: WorkflowStatus) -> Result<Shelved, Error> {
         self.shelve(Some(workflow), Shelving { status: Some(status), ..Shelving::default() }).await
     }
 
-    /// `force`: runs that are active are cancelled, and workflows that call it are not minded.
-    pub async fn delete_workflow(&self, workflow: &str, force: bool) -> Result<(), Error> {
+    /// What a deletion would take away, or why it would be refused.
+    pub async fn deletion(&self, workflow: &str, removal: Removal) -> Result<DeletionView, Error> {
         match self {
-            Session::Local(service) => service.delete_workflow(workflow, force, None).await,
-            Session::Remote(client) => client.delete_workflow(workflow, force).await,
+            Session::Local(service) => service.deletion(workflow, removal).await.map(DeletionView::from),
+            Session::Remote(client) => client.deletion(workflow, removal).await,
+        }
+    }
+
+    pub async fn delete_workflow(&self, workflow: &str, removal: Removal) -> Result<(), Error> {
+        match self {
+            Session::Local(service) => service.delete_workflow(workflow, removal, None).await,
+            Session::Remote(client) => client.delete_workflow(workflow, removal).await,
         }
     }
 
@@ -126,6 +146,62 @@ impl Session {
         }
     }
 
+    /// What the user is asked in all runs, and whether there is more.
+    pub async fn all_questions(&self, limit: usize) -> Result<(Vec<OpenQuestionView>, bool), Error> {
+        match self {
+            Session::Local(service) => {
+                let (found, next) = service.all_questions(None, limit).await?;
+                Ok((found.into_iter().map(OpenQuestionView::from).collect(), next.is_some()))
+            }
+            Session::Remote(client) => client.all_questions(limit).await,
+        }
+    }
+
+    pub async fn question(&self, id: &str) -> Result<OpenQuestionView, Error> {
+        match self {
+            Session::Local(service) => Ok(service.question(id).await?.into()),
+            Session::Remote(client) => client.question(id).await,
+        }
+    }
+
+    pub async fn answer_question(&self, id: &str, value: Value) -> Result<(), Error> {
+        match self {
+            Session::Local(service) => service.answer_question(id, value).await.map(drop),
+            Session::Remote(client) => client.answer_question(id, value).await,
+        }
+    }
+
+    /// Owes the runs of a past range; with `is_dry` only shows which.
+    pub async fn backfill(&self, wanted: &Backfill, is_dry: bool) -> Result<BackfillView, Error> {
+        match self {
+            Session::Local(service) if is_dry => Ok(service.preview_backfill(wanted).await?.into()),
+            Session::Local(service) => Ok(service.backfill(wanted).await?.into()),
+            Session::Remote(client) => client.backfill(wanted, is_dry).await,
+        }
+    }
+
+    /// How many runs something would be said to.
+    pub async fn count_bulk(&self, act: &Act, filter: &Filter) -> Result<usize, Error> {
+        match self {
+            Session::Local(service) => service.count_bulk(act, filter.clone()).await,
+            Session::Remote(client) => client.count_bulk(act, filter).await,
+        }
+    }
+
+    pub async fn begin_bulk(&self, act: &Act, filter: &Filter) -> Result<BulkView, Error> {
+        match self {
+            Session::Local(service) => Ok(service.begin_bulk(act.clone(), filter.clone()).await?.into()),
+            Session::Remote(client) => client.begin_bulk(act, filter).await,
+        }
+    }
+
+    pub async fn bulk(&self, id: Uuid) -> Result<BulkView, Error> {
+        match self {
+            Session::Local(service) => Ok(service.bulk(id).await?.into()),
+            Session::Remote(client) => client.bulk(id).await,
+        }
+    }
+
     pub async fn mark_notification(&self, id: Uuid, read: bool) -> Result<(), Error> {
         match self {
             Session::Local(service) => service.mark_notification(id, read).await.map(drop),
@@ -152,8 +228,10 @@ impl Session {
     }
 }
 
-/// Where no server is running, nobody has counted and told the runs that have ended; it happens once, whoever does it.
+/// Where no server is running, nobody has counted and told the runs that have ended, nor told people what they are asked; it
+/// happens once, whoever does it.
 async fn take_note(service: &Service) -> Result<(), Error> {
+    service.tell_questions_once().await?;
     service.feed_once().await.map(drop)
 }
 

@@ -69,7 +69,7 @@ impl Example {
         }
         let trace = home.show();
         match trace["status"].as_str().unwrap() {
-            "pending" | "running" => words(&["resume", "--last"]),
+            "pending" | "running" | "interrupted" => words(&["resume", "--last"]),
             "waiting" => match self.answers.iter().find(|(step, _)| asks(&trace, step)) {
                 Some((step, answer)) => words(&["answer", "--last", "--step", step, answer]),
                 // It waits for time, or for its child run.

@@ -71,6 +71,11 @@ impl Home {
         path
     }
 
+    /// The user's own `relais.toml`, in the home folder.
+    pub fn settings(&self, text: &str) {
+        std::fs::write(self.data.join("relais.toml"), text).unwrap();
+    }
+
     /// The program as a person would call it: nothing of the test's own environment.
     pub fn command(&self, words: &[&str]) -> Command {
         self.wrapped(env!("CARGO_BIN_EXE_relais"), words)

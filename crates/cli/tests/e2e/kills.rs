@@ -214,3 +214,25 @@ fn a_model_call_in_flight_is_asked_again() {
     assert!(trace["lost"]["tokens"].as_u64().unwrap() > 0, "{}", trace["lost"]);
     assert_eq!(server.received().len(), 2);
 }
+
+#[test]
+fn a_run_that_nobody_works_on_any_more_is_shown_so() {
+    let server = ModelServer::start();
+    server.always(Behaviour::Silence);
+    let home = Home::with_model(&server);
+    home.file("asks.yaml", "name: asks\nagents: { a: { model: openai/gpt-4o-mini, instructions: Say. } }\nsteps: [{ id: ask, agent: a, prompt: Hello }]\n");
+    let process = home.start(&["run", "asks.yaml"]);
+    wait_until("it asks", || (!server.received().is_empty()).then_some(()));
+    home.expect_status("running");
+    home.relais(&["runs", "--status", "interrupted"]).expect(0).says(&["no runs"]);
+    process.kill();
+    let trace = home.expect_status("interrupted");
+    let go_on = format!("relais resume {}", trace["run"].as_str().unwrap());
+    home.relais(&["show", "--last"]).expect(0).prints(&["interrupted"]).says(&[&go_on]);
+    home.relais(&["runs"]).expect(0).prints(&["interrupted"]).says(&[&go_on]);
+    home.relais(&["runs", "--status", "interrupted"]).expect(0).prints(&["asks"]);
+    home.relais(&["runs", "--status", "running"]).expect(0).says(&["no runs"]);
+    server.always(Behaviour::say("hello"));
+    home.relais(&["resume", "--last"]).expect(0);
+    home.expect_status("completed");
+}

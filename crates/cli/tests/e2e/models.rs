@@ -163,6 +163,138 @@ fn the_next_model_takes_over_and_nobody_there_is_told() {
     gone.expect_failure("transport", &["127.0.0.1:1"]);
 }
 
+/// The models that were asked, in order.
+fn asked(server: &ModelServer) -> Vec<String> {
+    server.received().iter().map(|received| received.body["model"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_stalled_stream_goes_to_the_next_model_after_one_more_try() {
+    let server = ModelServer::start();
+    server.answer_by(|received: &Received| match received.body["model"].as_str() {
+        Some("slow") => Behaviour::Stall(Said::text("I am thin")),
+        _ => Behaviour::say("fine"),
+    });
+    let home = home(&server, &PLAIN.replace("openai/gpt-4o-mini", "[openai/slow, openai/quick]"));
+    home.file("relais.toml", "[providers.openai]\nstall_s = 1\n");
+    assert_eq!(home.relais(&["run", "flow.yaml"]).expect(0).stdout.trim(), "fine");
+    assert_eq!(asked(&server), ["slow", "slow", "quick"]);
+    let trace = home.expect_status("completed");
+    let first = &trace["steps"][0]["calls"][0];
+    assert!(first["error"]["message"].as_str().unwrap().contains("sent nothing for 1 s (after 2 tries)"), "{first:#}");
+}
+
+#[test]
+fn how_often_a_provider_is_tried_can_be_set() {
+    let server = ModelServer::start();
+    server.always(Behaviour::status(503));
+    let home = home(&server, PLAIN);
+    home.file("relais.toml", "[providers.openai]\ntries = 1\n");
+    home.relais(&["run", "flow.yaml"]).expect(1);
+    home.expect_failure("provider", &["503"]);
+    assert_eq!(server.received().len(), 1);
+    home.file("relais.toml", "[providers.openai]\ntries = 0\n");
+    home.relais(&["run", "flow.yaml"]).expect(2).says(&["`tries` must be at least 1"]);
+}
+
+#[test]
+fn a_429_that_outlasts_the_step_is_a_rate_limit() {
+    let server = ModelServer::start();
+    server.always(Behaviour::status(429).header("retry-after", "3600"));
+    let home = home(&server, &PLAIN.replace("prompt: hello", "prompt: hello, timeout: 20s"));
+    home.relais(&["run", "flow.yaml"]).expect(1).says(&["rate_limit", "429"]);
+    home.expect_failure("rate_limit", &["(429)", "when the step's time is over"]);
+}
+
+#[test]
+fn a_wait_for_a_provider_is_shown_and_kept() {
+    let server = ModelServer::start();
+    server.push(Behaviour::status(429).header("retry-after-ms", "3000"));
+    server.push(Behaviour::say("fine"));
+    let home = home(&server, PLAIN);
+    home.relais(&["run", "flow.yaml"]).expect(0).says(&["openai limits how many requests it takes (429); waiting "]);
+    let call = home.expect_status("completed")["steps"][0]["calls"][0].clone();
+    assert_eq!(call["usage"]["waits"], 1);
+    assert!(call["usage"]["wait_ms"].as_u64().unwrap() >= 2_000, "{call:#}");
+    home.relais(&["show", "--last"]).expect(0).prints(&["waited for the provider once, "]);
+}
+
+// keeps C-21, C-32
+#[test]
+fn a_rate_limit_is_a_failed_attempt_where_the_step_retries_on_it() {
+    let server = ModelServer::start();
+    server.always(Behaviour::status(429).header("retry-after", "3600"));
+    let home = home(
+        &server,
+        "agents: { a: { model: openai/m, instruction: Hi. } }\n\
+         workflow:\n  - type: agent\n    name: a\n    timeout: 10m\n\
+         \x20   retry: { max_attempts: 2, on: [rate_limit], initial_delay_seconds: 1 }\n",
+    );
+    home.relais(&["run", "flow.yaml", "hello"]).expect(1).says(&["rate_limit"]);
+    let trace = home.expect_failure("rate_limit", &["429"]);
+    assert_eq!(trace["steps"][0]["attempts"], 3);
+}
+
+#[test]
+fn a_provider_that_counts_nothing_escapes_no_budget() {
+    let server = ModelServer::start();
+    let uncounted = Said { prompt_tokens: 0, completion_tokens: 0, ..Said::text(&"four hundred words ".repeat(140)) };
+    server.always(Behaviour::Say(uncounted));
+    let home = home(
+        &server,
+        "budget: { tokens: 7k }\nagents: { a: { model: openai/m, instructions: Hi. } }\n\
+         steps:\n  - { id: again, repeat: [{ id: ask, agent: a, prompt: hello }], until: 'false', max: 20 }\n",
+    );
+    let outcome = home.relais(&["run", "flow.yaml"]).expect(1).says(&["openai/m reports no tokens"]);
+    assert_eq!(outcome.stderr.matches("reports no tokens").count(), 1, "said once");
+    let trace = home.expect_failure("budget", &[]);
+    assert_eq!(server.received().len(), 4);
+    assert_eq!(
+        trace["usage"]["estimated"].as_u64(),
+        Some(trace["usage"]["prompt"].as_u64().unwrap() + trace["usage"]["completion"].as_u64().unwrap())
+    );
+    home.relais(&["show", "--last"]).expect(0).prints(&["tokens are an estimate", "~"]);
+}
+
+#[test]
+fn a_text_that_was_cut_off_is_gone_on_with() {
+    let cut = |text: &str| Behaviour::Say(Said { cut: true, ..Said::text(text) });
+    let (server, trace) = recovers(PLAIN, vec![cut("Once up"), Behaviour::say("on a time.")], "Once upon a time.");
+    assert!(last_heard(&server).contains("exactly where it stopped"));
+    assert_eq!(trace["steps"][0]["calls"][0]["notes"][0], "the answer was cut off at the output limit");
+    let strict = PLAIN.replace("instructions: Hi.", "instructions: Hi., on_cut: fail");
+    fails(&strict, cut("Once up"), "limit", &["cut off at the output limit"]);
+}
+
+#[test]
+fn a_provider_that_fails_in_a_row_is_left_out_and_shown_so() {
+    let models = ModelServer::start();
+    models.answer_by(|received: &Received| match received.body["model"].as_str() {
+        Some("down") => Behaviour::status(503),
+        _ => Behaviour::say("fine"),
+    });
+    let home = home(&models, "");
+    let settings = format!(
+        "[providers.openai]\ntries = 1\nbreak_after = 2\ncooldown_s = 600\n[providers.other]\nbase_url = \"{}\"\n",
+        models.openai_url()
+    );
+    home.file("relais.toml", &settings);
+    let server = crate::serving::Server::start(&home);
+    let file = "name: f\nagents: { a: { model: [openai/down, other/up], instructions: Hi. } }\n\
+                steps: [{ id: ask, agent: a, prompt: hello }]\n";
+    home.file("flow.yaml", file);
+    let address = format!("http://{}", server.address);
+    for _ in 0..3 {
+        home.relais(&["run", "flow.yaml", "--server", &address]).expect(0).prints(&["fine"]);
+    }
+    assert_eq!(asked(&models), ["down", "up", "down", "up", "up"], "left out the third time");
+    home.relais(&["models", "--server", &address])
+        .expect(0)
+        .prints(&["left out for", "it failed several times in a row"]);
+    let (_, metrics) = server.ask("GET", "/metrics", b"");
+    assert!(metrics.contains("relais_governor_failures{provider=\"openai\"} 2"), "{metrics}");
+}
+
 #[test]
 fn without_a_key_the_variables_are_named() {
     let home = Home::new();

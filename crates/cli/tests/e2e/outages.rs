@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use relais_testkit::{Behaviour, ModelServer};
+use relais_testkit::{Behaviour, Gate, ModelServer};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -15,14 +15,14 @@ use crate::storage::SmallDisk;
 const TALKS: &str = "name: talks\nagents: { a: { model: openai/gpt-4o-mini, instructions: Hi. } }\nsteps:\n\
                      - { id: one, agent: a, prompt: one }\n- { id: two, agent: a, prompt: two }\n";
 const LISTENS: &str = "name: listens\nsteps: [{ id: go, wait: { signal: go } }]\n";
-/// Long enough to bring trouble about while a model thinks; its answer comes in the middle of it.
-const THINKING: Duration = Duration::from_secs(2);
 /// Until the answer has come and was tried to be kept several times.
 const TROUBLE: Duration = Duration::from_secs(4);
 
 /// A server with a run that waits for a signal, and one whose model is thinking.
 struct World {
     models: ModelServer,
+    /// The model's answer comes in the middle of the trouble.
+    answer: Gate,
     home: Home,
     server: Server,
     listening: String,
@@ -32,7 +32,8 @@ struct World {
 impl World {
     fn new(at: Option<&Path>, serve: impl FnOnce(&Home) -> Server) -> World {
         let models = ModelServer::start();
-        models.push(Behaviour::say("one").after(THINKING));
+        let answer = Gate::default();
+        models.push(Behaviour::say("one").behind(&answer));
         models.always(Behaviour::say("two"));
         let home = Home::with_model(&models);
         let home = if let Some(data) = at { home.at(data) } else { home };
@@ -44,13 +45,14 @@ impl World {
         let (listening, talking) = (started(&server, "listens"), started(&server, "talks"));
         assert_eq!(rested(&server, &listening)["status"], "waiting");
         assert!(models.wait_for(1, PATIENCE));
-        World { models, home, server, listening, talking }
+        World { models, answer, home, server, listening, talking }
     }
 
     /// What everybody is told while it lasts; `word` is in what whoever asks for work is told.
     fn check_trouble(&self, word: &str) {
         let since = Instant::now();
         wait_until("it is not ready", || (self.server.ask("GET", "/readyz", b"").0 == 503).then_some(()));
+        self.answer.open();
         while since.elapsed() < TROUBLE {
             let answer = self.server.asked("POST", "/api/v1/workflows/listens/run", b"{}");
             let head = answer.to_lowercase();

@@ -19,7 +19,7 @@ impl Shop {
         shop
     }
 
-    /// `answer`, `slow`, `refuse`, `die`, `hang`, `garbage`.
+    /// `answer`, `slow`, `refuse`, `die`, `hang`, `garbage`; `grown`: its tools take something else.
     pub fn feel(&self, mood: &str) {
         std::fs::write(&self.mood, mood).unwrap();
     }

@@ -61,6 +61,8 @@ def main():
             send({"id": number, "result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}})
         elif method == "tools/list":
             schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+            if mood() == "grown":
+                schema = {"type": "object", "properties": {"n": {"type": "string"}, "unit": {"type": "string"}}, "required": ["unit"]}
             tools = [{"name": n, "description": n, "inputSchema": schema, "annotations": h} for n, h in HINTS.items()]
             send({"id": number, "result": {"tools": tools}})
         elif method == "tools/call":

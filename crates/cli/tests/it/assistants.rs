@@ -73,7 +73,6 @@ fn over_http(name: &str, mode: &str) {
     ended(command.env("TOKEN", token.out.trim()).spawn().unwrap()).expect(0);
 }
 
-// keeps, D-12, D-13, D-14, D-15, D-16, D-17
 #[test]
 fn stories_over_pipes() {
     over_pipes("stories.py", HANDSHAKE);
@@ -97,7 +96,6 @@ fn stories_through_a_program_to_a_server() {
     assert!(!home.path("other").exists(), "nothing is kept here");
 }
 
-// keeps, D-12, D-16
 #[test]
 fn variants_over_pipes() {
     over_pipes("variants.py", STATELESS);

@@ -1,6 +1,7 @@
 //! What a person can do about a run, from this terminal or another.
 
 use relais_testkit::Behaviour;
+use serde_json::json;
 
 use crate::support::{Home, LIMIT, ONE_CALL, QUESTION, ended, json_lines, kill};
 
@@ -39,7 +40,7 @@ fn sigterm_lets_go_without_cancelling() {
     let child = hanging(&home);
     kill(&child, "-TERM");
     ended(child).expect(143).says("let go");
-    assert_eq!(home.runs()[0]["status"], "running");
+    assert_eq!(home.runs()[0]["status"], "interrupted");
     home.relais(&["resume", "--all"]).expect(0).says("1 run taken up").says("completed");
 }
 
@@ -60,7 +61,7 @@ fn ctrl_c_leaves_no_child_process() {
         "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(600)\n";
     let flow = format!("name: p\nsteps:\n  - {{ id: sleep, tool: run_python, with: {{ code: {code:?} }} }}\n");
     let home = Home::new(&flow);
-    home.write("relais.toml", "[tools.run_python]\nenabled = true\n");
+    home.settings("[tools.run_python]\nenabled = true\n");
     let child = home.spawn(&["run", "flow.yaml", "--workspace", "files"]);
     home.wait_until("python started", || ready(&home).is_some());
     let pid = std::fs::read_to_string(ready(&home).unwrap()).unwrap();
@@ -96,6 +97,40 @@ fn an_answer_makes_a_waiting_run_go_on() {
     assert!(!answered.err.contains("✓ before"), "what was shown is not shown again: {}", answered.err);
     assert_eq!(answered.out, "true\n");
     home.relais(&["answer", "--last", "yes"]).expect(2).says("asks nothing");
+}
+
+#[test]
+fn a_question_is_answered_as_it_is_listed() {
+    let home = Home::new(QUESTION);
+    home.relais(&["run", "flow.yaml"]).expect(3);
+    home.relais(&["run", "flow.yaml"]).expect(3);
+    let listed = json_lines(&home.relais(&["questions", "--json"]).expect(0).out);
+    assert_eq!(listed.len(), 2);
+    assert_eq!((&listed[0]["question"], &listed[0]["step"]), (&json!("Shall I go on?"), &json!("approve")));
+    let id = listed[0]["id"].as_str().unwrap();
+    home.relais(&["answer", id, "perhaps"]).expect(2);
+    home.relais(&["answer", id, "yes"]).expect(0).says("✓ after");
+    home.relais(&["answer", id, "yes"]).expect(2).says("there is no open question");
+    let left = home.relais(&["questions"]);
+    assert_eq!(left.expect(0).out.matches("Shall I go on?").count(), 1);
+    let run = listed[0]["run"].as_str().unwrap();
+    assert!(home.relais(&["show", run]).expect(0).out.contains("answered by "));
+}
+
+#[test]
+fn many_runs_are_retried_and_cancelled_at_once() {
+    let home = Home::new("name: fails\nsteps:\n  - { id: read, tool: read_file, with: { path: none.txt } }\n");
+    home.write("question.yaml", QUESTION);
+    for file in ["flow.yaml", "flow.yaml", "question.yaml", "question.yaml", "question.yaml"] {
+        home.relais(&["run", file]);
+    }
+    home.relais(&["retry", "--status", "failed", "--from", "read"]).expect(2).says("--yes to retry 2 runs");
+    home.relais(&["retry", "--status", "failed", "--from", "read", "--yes"]).expect(0).says("retry: 2 done, 0 refused");
+    home.relais(&["retry", "--status", "failed", "--from", "nowhere", "--yes"]).expect(1).says("2 refused");
+    home.relais(&["cancel", "--workflow", "question", "--since", "1h", "--yes"]).expect(0).says("cancel: 3 done");
+    let statuses: Vec<_> = home.runs().iter().map(|run| run["status"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(statuses, ["cancelled", "cancelled", "cancelled", "failed", "failed"]);
+    home.relais(&["cancel", "--workflow", "question", "--yes"]).expect(0).says("no such runs");
 }
 
 #[test]

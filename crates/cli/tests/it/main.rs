@@ -4,11 +4,14 @@
 mod assistants;
 mod control;
 mod detached;
+mod files;
 mod outcomes;
 mod remote;
 mod schedules;
 mod serving;
 mod support;
+mod terminal;
 mod timetable;
 mod tokens;
+mod trust;
 mod words;

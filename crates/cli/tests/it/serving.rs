@@ -3,9 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr};
-use std::time::Duration;
 
-use relais_testkit::Behaviour;
+use relais_testkit::{Behaviour, Gate};
 
 use crate::support::{Ended, Home, LIMIT, ONE_CALL, QUESTION, kill};
 
@@ -75,15 +74,13 @@ fn orphan(home: &Home) {
     child.wait_with_output().unwrap();
 }
 
-/// Long enough to look at a server on its way out, also on a slow machine.
-const LATE: Duration = Duration::from_secs(3);
-
 // keeps E-40
 #[test]
 fn after_sigterm_what_is_going_may_end() {
     let home = Home::new(ONE_CALL);
     orphan(&home);
-    home.server.push(Behaviour::say("late").after(LATE));
+    let gate = Gate::default();
+    home.server.push(Behaviour::say("late").behind(&gate));
     let mut server = Server::start(&home, &[]);
     assert!(home.server.wait_for(2, LIMIT), "the orphan was taken up");
     assert_eq!(server.get("/readyz").0, 200);
@@ -95,6 +92,7 @@ fn after_sigterm_what_is_going_may_end() {
     let url = format!("http://{}", server.address);
     home.relais(&["run", "flow.yaml", "--server", &url]).expect(1).says("shutting down");
     home.relais(&["runs", "--server", &url]).expect(0);
+    gate.open();
     server.ended().expect(0);
     assert_eq!(home.runs()[0]["status"], "completed");
 }
@@ -109,7 +107,7 @@ fn is_let_go(flow: &str, words: &[&str]) {
     server.signal("-TERM");
     server.ended().expect(0).says("let go of 1 run");
     let row = &home.runs()[0];
-    assert_eq!(row["status"], "running");
+    assert_eq!(row["status"], "interrupted");
     let next = Server::start(&home, &[]);
     home.wait_for_status("completed");
     assert_eq!(home.server.received().len(), 3);
@@ -185,7 +183,7 @@ fn another_database_is_a_file_or_refused() {
 #[test]
 fn a_server_starts_with_a_collector_as_its_first_client() {
     let home = Home::new(ONE_CALL);
-    home.write("relais.toml", "[telemetry]\notlp_endpoint = \"http://127.0.0.1:9\"\n");
+    home.settings("[telemetry]\notlp_endpoint = \"http://127.0.0.1:9\"\n");
     let server = Server::start(&home, &[]);
     server.signal("-TERM");
     server.ended().expect(0);
@@ -204,7 +202,7 @@ fn a_server_does_not_start_with_channels_that_could_never_be_told() {
         ),
         ("[notify.ops]\nwebhook = \"${NOT_SET_HERE}\"\n", "`NOT_SET_HERE` is not defined; set the variable"),
     ] {
-        home.write("relais.toml", text);
+        home.settings(text);
         home.relais(&["serve", "--listen", "127.0.0.1:0"]).expect(2).says(told);
         let doctor = home.relais(&["doctor"]);
         assert!(doctor.expect(1).out.contains(told), "{}", doctor.out);
@@ -214,7 +212,7 @@ fn a_server_does_not_start_with_channels_that_could_never_be_told() {
 #[test]
 fn old_runs_are_removed_as_told() {
     let home = Home::new(ONE_CALL);
-    home.write("relais.toml", "[retention]\nkeep = \"1ms\"\nfailed = \"1d\"\n");
+    home.settings("[retention]\nkeep = \"1ms\"\nfailed = \"1d\"\n");
     home.relais(&["run", "flow.yaml"]).expect(0);
     home.server.push(Behaviour::status(400));
     home.relais(&["run", "flow.yaml"]).expect(1);

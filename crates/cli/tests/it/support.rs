@@ -38,6 +38,12 @@ impl Home {
         std::fs::write(self.path(name), text).unwrap();
     }
 
+    /// The user's own `relais.toml`, in the home folder.
+    pub fn settings(&self, text: &str) {
+        std::fs::create_dir_all(self.path("home")).unwrap();
+        self.write("home/relais.toml", text);
+    }
+
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_relais"));
         command.args(words).current_dir(self.folder.path()).env_clear();

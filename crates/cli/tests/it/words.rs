@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "runs",
     "show",
     "watch",
+    "questions",
     "answer",
     "signal",
     "event",
@@ -110,10 +111,10 @@ fn the_doctor_finds_a_server_that_does_not_start() {
     let home = Home::new(ONE_CALL);
     let well = home.relais(&["doctor"]);
     assert!(well.expect(0).out.contains("ok    provider openai has a key"), "{}", well.out);
-    home.write("relais.toml", "[mcp.shop]\ncommand = \"/no/such/program\"\n");
+    home.settings("[mcp.shop]\ncommand = \"/no/such/program\"\n");
     let ill = home.relais(&["doctor"]);
     assert!(ill.expect(1).out.contains("fail  MCP server shop"), "{}", ill.out);
-    home.write("relais.toml", "[mcp.shop]\ncomand = \"x\"\n");
+    home.settings("[mcp.shop]\ncomand = \"x\"\n");
     let broken = home.relais(&["doctor"]);
     assert!(broken.expect(1).out.contains("comand"), "{}", broken.out);
 }

@@ -5,6 +5,8 @@
 //! - `system_prompt`, `iteration_hint` (appended to it as `Iteration hint: …`)
 //! - `output_schema`: JSON Schema or the shorthand; with a `loop`, of one pass
 //! - `loop`: see [`looping`](super::looping)
+//! - `set`: shared variables, written when the executor has ended: see [`shared`](super::shared)
+//! - `result_limit`: how much of a tool's result it is told at once (`64k`)
 //! - `output_ref`: where a large output is kept, `{"type": "file"}` (default) or `{"type": "db"}`; the same for all
 
 use std::collections::HashSet;
@@ -30,6 +32,8 @@ const KEYS: &[&str] = &[
     "iteration_hint",
     "loop",
     "output_ref",
+    "set",
+    "result_limit",
 ];
 const EXAMPLE: &str = "`{\"executor_id\": \"fetch\", \"model\": \"gpt-4o-mini\", \"tools\": [\"search_web\"], \
                        \"system_prompt\": \"…\", \"output_schema\": {\"prices\": [\"float\"]}}`";
@@ -71,6 +75,7 @@ impl Reader<'_> {
             instructions: system,
             tools: given(&fields, "tools").map(|field| self.executor_tools(field)).unwrap_or_default(),
             output: self.output_schema(&fields),
+            result_limit: given(&fields, "result_limit").and_then(|field| self.result_limit(field)),
             span: place(&fields, "executor_id"),
             ..Agent::default()
         };
@@ -83,6 +88,7 @@ impl Reader<'_> {
             self.check_kept(&looping, chain.kept, step.span);
             step = self.looped(looping, step, &id, chain.previous.as_deref());
         }
+        step.save = given(&fields, "set").map(|field| self.shared(field, &id)).unwrap_or_default();
         chain.previous = Some(id);
         Some(Step { name, description, ..step })
     }

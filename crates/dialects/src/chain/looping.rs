@@ -143,7 +143,8 @@ impl Reader<'_> {
             Loop::ForEach { path, max, span } => {
                 let items = self.items(&path, previous, span);
                 let steps = vec![step];
-                ("for_each", Kind::ForEach { items, steps, at_once: 1, max, on_limit: OnLimit::Truncate })
+                let (on_limit, on_failure) = (OnLimit::Truncate, relais_plan::LaneFailure::Cancel);
+                ("for_each", Kind::ForEach { items, steps, at_once: 1, max, on_limit, on_failure })
             }
             Loop::RepeatUntil { path, value, max, span } => {
                 let test = format!("({}{path} | string) == {}", output_of(&inner), quote(&value));

@@ -22,6 +22,8 @@ use crate::values::{output_of, quote};
 const TASK: &str = "Execute your task.";
 const TASK_AFTER: &str = "Now execute your task.";
 const WORD: &str = "previous_output";
+/// `$shared.NAME`: a variable that an executor before has set.
+const SHARED: &str = "shared";
 
 /// A longer text may be larger than what goes into a prompt.
 const MAX_TEXT_LETTERS: usize = 16 * 1024;
@@ -140,8 +142,8 @@ fn all_outputs(kept: Kept) -> String {
 
 impl Reader<'_> {
     pub(super) fn prompts(&mut self, text: &str, span: Span, previous: &Previous<'_>, kept: Kept) -> Prompts {
-        let (source, refers) = self.filled(text, span, previous, kept);
-        let system = match refers {
+        let (source, refers, shares) = self.filled(text, span, previous, kept);
+        let system = match refers || shares {
             true => self.composed(&source, span),
             false => Template::plain(text, span),
         };
@@ -152,12 +154,19 @@ impl Reader<'_> {
         Prompts { system, user: self.composed(&user, span) }
     }
 
-    /// The text with its references as template source, and whether there are any that mean something.
-    fn filled(&mut self, text: &str, span: Span, previous: &Previous<'_>, kept: Kept) -> (String, bool) {
+    /// The text with its references as template source, and whether there are any to what was before, or to what is
+    /// shared.
+    fn filled(&mut self, text: &str, span: Span, previous: &Previous<'_>, kept: Kept) -> (String, bool, bool) {
         let mut out = String::with_capacity(text.len());
-        let (mut rest, mut refers) = (text, false);
-        while let Some(at) = rest.find(WORD) {
-            let end = at + WORD.len();
+        let (mut rest, mut refers, mut shares) = (text, false, false);
+        while let Some((at, word)) = next_word(rest) {
+            let end = at + word.len();
+            if word == SHARED {
+                let length = shared(&rest[..at], &rest[end..], &mut out);
+                shares |= length > 0;
+                rest = &rest[end + length..];
+                continue;
+            }
             let Some(found) = reference(&rest[..at], &rest[end..]) else {
                 self.near_miss(&rest[..at], &rest[end..], span);
                 out.push_str(&escaped(&rest[..end]));
@@ -170,7 +179,7 @@ impl Reader<'_> {
             rest = &rest[end + found.length..];
         }
         out.push_str(&escaped(rest));
-        (out, refers)
+        (out, refers, shares)
     }
 
     /// `$previous_outputs` is most likely a slip.
@@ -179,6 +188,27 @@ impl Reader<'_> {
             let longer: String = behind.chars().take_while(|c| is_name(*c)).collect();
             let problem = Problem::warning(span, format!("`${WORD}{longer}` refers to nothing and stays as it is"));
             self.problems.push(problem.help(format!("the output of the executor before is `${WORD}`")));
+        }
+    }
+}
+
+/// The next word that may be a reference, and where.
+fn next_word(text: &str) -> Option<(usize, &'static str)> {
+    [WORD, SHARED].into_iter().filter_map(|word| Some((text.find(word)?, word))).min()
+}
+
+/// Puts in a shared variable, or the text as it stands; answers the bytes behind the word that belong to it.
+fn shared(before: &str, behind: &str, out: &mut String) -> usize {
+    match reference(before, behind).filter(|found| !found.path.is_empty()) {
+        Some(found) => {
+            out.push_str(&escaped(&before[..before.len() - 1]));
+            out.push_str(&format!("{{{{ vars{} }}}}", found.path));
+            found.length
+        }
+        None => {
+            out.push_str(&escaped(before));
+            out.push_str(SHARED);
+            0
         }
     }
 }

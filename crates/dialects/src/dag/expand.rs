@@ -12,7 +12,8 @@ use std::ops::Range;
 use relais_plan::{Problem, Problems, Source, Span};
 use serde_json::Value;
 
-use super::keys::{DEPLOYMENT, PROVIDER};
+use super::keys::{DEPLOYMENT, HOSTING, PROVIDER, TOOL_SETTINGS};
+use super::personas::MODEL_PROVIDER;
 use crate::Loader;
 use crate::native::keys::means_secret;
 use crate::yaml::{self, Data, Entry, Node};
@@ -100,6 +101,28 @@ struct Mark {
 enum Meaning {
     Text(&'static str),
     Variable { name: String, default: Option<String> },
+}
+
+/// A tree with what is wrong with its variables. Where one has no value, its name stands: what else is said of that
+/// place says nothing.
+pub(crate) struct Resolved {
+    pub root: Node,
+    pub problems: Problems,
+    places: HashSet<Span>,
+}
+
+impl Resolved {
+    /// What was found in the tree, without what is only said because a variable has no value.
+    pub fn sound(&self, mut found: Problems) -> Problems {
+        found.retain(|problem| !self.places.contains(&problem.span));
+        found
+    }
+
+    /// The same with places in the outermost file.
+    pub fn mapped(self, expansion: &Expansion) -> Resolved {
+        let places = self.places.iter().map(|place| expansion.outer_span(*place)).collect();
+        Resolved { root: expansion.mapped(self.root), places, ..self }
+    }
 }
 
 /// Brings in all files. Variables are marked and wait for [`Expansion::resolve`].
@@ -302,14 +325,12 @@ impl Expansion {
     }
 
     /// The tree of the text, with the values of its variables in it. Its places are places in the text.
-    pub(crate) fn parse(&self, loader: &dyn Loader) -> Result<Node, Problems> {
+    pub(crate) fn parse(&self, loader: &dyn Loader) -> Result<Resolved, Problems> {
         let mut root = yaml::parse(&self.text).map_err(|problems| self.located(problems))?;
-        let mut resolving = Resolving { expansion: self, loader, told: HashSet::new(), bytes: 0, problems: Vec::new() };
+        let (told, places) = (HashSet::new(), HashSet::new());
+        let mut resolving = Resolving { expansion: self, loader, told, bytes: 0, problems: Vec::new(), places };
         resolving.level(&mut root);
-        match resolving.problems.is_empty() {
-            true => Ok(root),
-            false => Err(self.located(resolving.problems)),
-        }
+        Ok(Resolved { root, problems: self.located(resolving.problems), places: resolving.places })
     }
 
     pub(crate) fn has_files(&self) -> bool {
@@ -475,16 +496,22 @@ struct Resolving<'e> {
     told: HashSet<usize>,
     bytes: usize,
     problems: Problems,
+    /// The scalars that hold a variable without a value.
+    places: HashSet<Span>,
 }
 
 impl Resolving<'_> {
     /// The file, an app or its configuration: where the sections of a deployment stand.
     fn level(&mut self, node: &mut Node) {
         let Data::Map(entries) = &mut node.data else { return self.node(node, false) };
+        let is_provided = entries.iter().any(|entry| self.is_provided(entry));
         for entry in entries {
             match (snake_case(&entry.key).as_str(), &mut entry.value.data) {
-                (key, _) if DEPLOYMENT.contains(&key) => self.expansion.restore(&mut entry.value),
-                ("apps" | "personas" | "agents", Data::List(apps)) => apps.iter_mut().for_each(|app| self.level(app)),
+                ("apps", Data::List(apps)) => apps.iter_mut().for_each(|app| self.app(app)),
+                (key, _) if DEPLOYMENT.has(key) || HOSTING.has(key) => self.expansion.restore(&mut entry.value),
+                ("model", _) if is_provided => self.expansion.restore(&mut entry.value),
+                ("tools", Data::List(tools)) => tools.iter_mut().for_each(|tool| self.tool(tool)),
+                ("personas" | "agents", Data::List(personas)) => personas.iter_mut().for_each(|one| self.level(one)),
                 ("model", Data::Map(settings)) => settings.iter_mut().for_each(|setting| self.model(setting)),
                 ("app_config", _) => self.level(&mut entry.value),
                 _ => self.entry(entry),
@@ -492,9 +519,37 @@ impl Resolving<'_> {
         }
     }
 
+    fn app(&mut self, app: &mut Node) {
+        match super::is_foreign(app) {
+            true => self.expansion.restore(app),
+            false => self.level(app),
+        }
+    }
+
+    /// Names a model that the configuration has: what stands under `model` is not used.
+    fn is_provided(&self, entry: &Entry) -> bool {
+        let names = match &entry.value.data {
+            Data::List(names) => names.as_slice(),
+            Data::Scalar(_) | Data::Map(_) => std::slice::from_ref(&entry.value),
+        };
+        let is_known = |name: &Node| name.as_text().is_some_and(|name| !self.loader.models(name).is_empty());
+        snake_case(&entry.key) == MODEL_PROVIDER && names.iter().any(is_known)
+    }
+
+    /// A tool of a persona. What only its host elsewhere is told is not read here.
+    fn tool(&mut self, node: &mut Node) {
+        let Data::Map(entries) = &mut node.data else { return self.node(node, false) };
+        for entry in entries {
+            match TOOL_SETTINGS.has(&snake_case(&entry.key)) {
+                true => self.expansion.restore(&mut entry.value),
+                false => self.entry(entry),
+            }
+        }
+    }
+
     /// A setting of a model. How its provider is reached is not read here, and its key least of all.
     fn model(&mut self, setting: &mut Entry) {
-        match PROVIDER.contains(&snake_case(&setting.key).as_str()) {
+        match PROVIDER.has(&snake_case(&setting.key)) {
             true => self.expansion.restore(&mut setting.value),
             false => self.entry(setting),
         }
@@ -572,6 +627,7 @@ impl Resolving<'_> {
                 value
             }
             Err((message, help)) => {
+                self.places.insert(span);
                 if self.told.insert(number) {
                     // Through an alias, the mark is elsewhere.
                     let is_here = (span.start as usize..span.end as usize).contains(&mark.place.start);
@@ -679,7 +735,8 @@ mod tests {
         let world = World { files };
         let read = |source: &Source| {
             let expansion = expand(source, &world)?;
-            Ok(expansion.mapped(expansion.parse(&world)?))
+            let resolved = expansion.parse(&world)?;
+            if resolved.problems.is_empty() { Ok(expansion.mapped(resolved.root)) } else { Err(resolved.problems) }
         };
         match read(&source) {
             Ok(root) => Ok((source, root)),
@@ -738,6 +795,22 @@ mod tests {
         refused("é: 1\na: x ${MISSING} y\n", &[], (2, 6), "the variable `MISSING` is not set");
         refused("a: &x ${MISSING}\nb: [*x, *x]\n", &[], (1, 7), "`MISSING`");
         refused("a: |\n  x\n  y ${MISSING}\n", &[], (3, 5), "`MISSING`");
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_hides_no_other_mistake() {
+        let check = |text: &str, files: &[(&str, &str)], wanted: &[&str]| {
+            let source = Source { name: "main.yaml".into(), text: text.into() };
+            let problems = read(&source, &World { files }, &Options::default()).problems;
+            let told: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+            assert!(told.len() == wanted.len(), "{text}: {told:?}");
+            assert!(told.iter().zip(wanted).all(|(told, part)| told.contains(part)), "{text}: {told:?}");
+        };
+        let nodes = "workflow: { nodes: [{ id: a, agent_persona: Q }] }\n";
+        let persona = "personas: [{ agent_name: P, model: { model: m/x, max_tokens: ${MISSING}, typo: 1 } }]\n";
+        check(&format!("{persona}{nodes}"), &[], &["`MISSING` is not set", "unknown key `typo`", "no persona `Q`"]);
+        let wanted = &["in p:1:62: the variable `MISSING`", "in p:1:74: unknown key `typo`", "no persona `Q`"];
+        check(&format!("!include p\n{nodes}"), &[("p", persona)], wanted);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::nodes::{Nodes, Shape};
 use super::personas::{Persona, Personas};
 use super::prompt::{Injection, Prompt, artifact};
 use crate::fields::Field;
-use crate::reader::Reader;
+use crate::reader::{Pin, Reader};
 use crate::values::{output_of, step_of};
 use crate::yaml::{Data, Node};
 
@@ -371,7 +371,8 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         let steps = self.sequence(body);
         let on = on.unwrap_or_else(|| Expr::new("true", Span::default()));
         if over {
-            return ("for_each", Kind::ForEach { items: on, steps, at_once: 1, max, on_limit: OnLimit::Fail });
+            let (on_limit, on_failure) = (OnLimit::Fail, LaneFailure::Cancel);
+            return ("for_each", Kind::ForEach { items: on, steps, at_once: 1, max, on_limit, on_failure });
         }
         let until = if by_node { Expr::new(format!("not ({})", on.source()), on.span()) } else { on };
         let on_limit = OnLimit::Complete;
@@ -387,7 +388,8 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         let span = self.nodes.parts[number].span;
         let items = self.read[number].on.clone().unwrap_or_else(|| Expr::new("[]", span));
         let steps = self.sequence(body);
-        Kind::ForEach { items, steps, at_once: width.min(MAX_AT_ONCE), max, on_limit: OnLimit::Fail }
+        let (at_once, on_limit) = (width.min(MAX_AT_ONCE), OnLimit::Fail);
+        Kind::ForEach { items, steps, at_once, max, on_limit, on_failure: LaneFailure::Cancel }
     }
 
     fn workflow(&mut self, number: usize) -> Kind {
@@ -397,10 +399,10 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
         if self.settings.siblings.contains(&workflow) {
             workflow = format!("{}#{workflow}", self.reader.file);
         }
-        let mut plan = String::new();
+        let mut pin = Pin::default();
         match field {
             Some(field) if !workflow.is_empty() => match self.reader.workflows.pin(&workflow, field.node.span) {
-                Ok(hash) => plan = hash,
+                Ok(pinned) => pin = pinned,
                 Err(problem) => {
                     self.reader.problems.push(problem.help("name the file, such as `workflow: ./other.yaml`"))
                 }
@@ -412,8 +414,9 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
             }
         }
         let input = Some(self.input(number));
-        let task = Task::Workflow { workflow, plan };
-        Kind::Call(Box::new(Call { input, ..Call::new(task) }))
+        let input_schema = self.overridden(number, "input_schema_override");
+        let task = Task::Workflow { workflow, plan: pin.hash, takes: pin.takes };
+        Kind::Call(Box::new(Call { input, input_schema, ..Call::new(task) }))
     }
 
     fn agent(&mut self, number: usize) -> Kind {
@@ -429,8 +432,9 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
 
     /// The persona at this node: the same model and tools, the node's own prompt and schemas.
     fn agent_of(&mut self, number: usize, given: Option<&Template>) -> Agent {
-        let Persona { description, instruction, models, temperature, max_tokens, mut tools, input, output } =
-            self.persona(number);
+        let persona = self.persona(number);
+        let Persona { description, instruction, models, temperature, max_tokens, max_turns, result_limit, .. } = persona;
+        let Persona { mut tools, input, output, .. } = persona;
         for tool in ARTIFACT_TOOLS {
             if !tools.iter().any(|known| known == tool) {
                 tools.push(tool.to_owned());
@@ -461,6 +465,8 @@ impl<'a, 'n, 'w> Lowering<'a, 'n, 'w> {
             output,
             temperature,
             max_tokens,
+            max_turns: max_turns.unwrap_or(Agent::default().max_turns),
+            result_limit,
             output_retries: CORRECTIONS,
             result_mark: true,
             span: part.span,

@@ -205,7 +205,7 @@ impl Reader<'_> {
             Some(reader.dag_body(field.node, at, nodes))
         };
         match word {
-            "if" => {
+            "if" | "conditional" => {
                 let then = body(self, "then", nodes);
                 let other = body(self, "else", nodes);
                 Shape::If { then: self.dag_needed(then, "then", number, nodes), other }
@@ -296,7 +296,7 @@ fn id_of(node: &Node) -> Option<&str> {
 /// The ids that the bodies of a node name, at any depth.
 fn named_in<'n>(node: &'n Node, names: &mut HashSet<&'n str>) {
     let Data::Map(entries) = &node.data else { return };
-    let is_body = |key: &str| BODIES.contains(&canonical(key, &[("loop_node", "node")]).as_str());
+    let is_body = |key: &str| BODIES.contains(&canonical(key, keys::NODE_ALIASES).as_str());
     for entry in entries.iter().filter(|entry| is_body(&entry.key)) {
         body_names(&entry.value, names);
     }

@@ -21,6 +21,9 @@ const CONFIG: &[&str] = &["agentId"];
 /// Names that a message lists.
 const MAX_SHOWN: usize = 20;
 
+/// Where each node stands by its id; nowhere if it could not be read.
+type Positions<'n> = HashMap<&'n str, Option<usize>>;
+
 /// A node: its id and what it does.
 pub(super) struct Member {
     pub id: String,
@@ -142,9 +145,11 @@ impl Reader<'_> {
         Some(self.step(&node, &format!("step_{}", position + 1)))
     }
 
-    pub(super) fn graph_edges(&mut self, nodes: &[Node], members: &[Member]) -> Vec<Edge> {
-        let positions: HashMap<&str, usize> =
-            members.iter().enumerate().map(|(position, member)| (member.id.as_str(), position)).collect();
+    /// `written`: all nodes, also those that could not be read; an edge to one of them is not a second mistake.
+    pub(super) fn graph_edges(&mut self, nodes: &[Node], members: &[Member], written: &[Node]) -> Vec<Edge> {
+        let ids = written.iter().filter_map(|node| Some((node.child("id")?.as_text()?, None)));
+        let mut positions: Positions<'_> = ids.collect();
+        positions.extend(members.iter().enumerate().map(|(place, member)| (member.id.as_str(), Some(place))));
         let mut known: HashSet<(usize, usize)> = HashSet::new();
         let mut ids: HashSet<String> = HashSet::new();
         let mut edges = Vec::with_capacity(nodes.len());
@@ -161,7 +166,7 @@ impl Reader<'_> {
         edges
     }
 
-    fn graph_edge(&mut self, node: &Node, positions: &HashMap<&str, usize>, ids: &mut HashSet<String>) -> Option<Edge> {
+    fn graph_edge(&mut self, node: &Node, positions: &Positions<'_>, ids: &mut HashSet<String>) -> Option<Edge> {
         let fields = self.map(node, "an edge", EDGE, EDGE_EXAMPLE)?;
         if let Some(field) = given(&fields, "id") {
             let id = self.name(field)?;
@@ -180,7 +185,7 @@ impl Reader<'_> {
         fields: &Fields<'_>,
         word: &str,
         also: &str,
-        positions: &HashMap<&str, usize>,
+        positions: &Positions<'_>,
     ) -> Option<usize> {
         let Some(field) = self.graph_either(fields, word, also)? else {
             let problem = Problem::error(fields.span, format!("an edge needs `{word}` (or `{also}`)"));
@@ -194,12 +199,12 @@ impl Reader<'_> {
             let help = near.map_or_else(|| some_of(positions), |near| format!("did you mean `{near}`?"));
             self.problems.push(Problem::error(field.node.span, format!("no node has the id `{id}`")).help(help));
         }
-        found
+        found.flatten()
     }
 }
 
 /// The nodes there are, for people.
-fn some_of(positions: &HashMap<&str, usize>) -> String {
+fn some_of(positions: &Positions<'_>) -> String {
     let mut names: Vec<&str> = positions.keys().copied().take(MAX_SHOWN).collect();
     names.sort_unstable();
     format!("nodes are: {}", names.join(", "))

@@ -1,7 +1,7 @@
 //! Agents, rules about tools, and MCP servers.
 
 use indexmap::IndexMap;
-use relais_plan::{Agent, Effect, McpServer, Problem, ToolRule};
+use relais_plan::{Agent, Effect, MIN_RESULT_LIMIT, McpServer, OnCut, People, Problem, ToolRule};
 use serde_json::Value;
 
 use super::keys;
@@ -10,6 +10,7 @@ use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
 const AGENT_EXAMPLE: &str = "`writer: { model: openai/gpt-4o-mini, instructions: Write short sentences. }`";
+const ON_CUT: [(&str, OnCut); 2] = [("continue", OnCut::Continue), ("fail", OnCut::Fail)];
 const SERVER_EXAMPLE: &str = "`shop: { command: [npx, shop-mcp] }` or `shop: { url: \"https://shop.example/mcp\" }`";
 
 impl Reader<'_> {
@@ -27,7 +28,7 @@ impl Reader<'_> {
     }
 
     /// Keys: `description` (for people), `model` (one or a fallback order), `instructions`, `tools`, `input`, `output`, `max_turns`,
-    /// `output_retries`, `budget`, `max_tokens`, `temperature`, `result_mark`.
+    /// `output_retries`, `budget`, `max_tokens`, `temperature`, `result_mark`, `result_limit`, `on_cut`.
     pub(crate) fn agent(&mut self, node: &Node) -> Agent {
         let default = Agent { span: node.span, ..Agent::default() };
         let Some(fields) = self.map(node, "an agent", keys::AGENT, AGENT_EXAMPLE) else {
@@ -47,8 +48,20 @@ impl Reader<'_> {
             max_tokens: fields.get("max_tokens").and_then(|field| self.whole(field, 1)),
             temperature: fields.get("temperature").and_then(|field| self.temperature(field)),
             result_mark: fields.get("result_mark").and_then(|field| self.flag(field)).unwrap_or_default(),
+            result_limit: fields.get("result_limit").and_then(|field| self.result_limit(field)),
+            on_cut: fields.get("on_cut").and_then(|field| self.choice(field, &ON_CUT)).unwrap_or_default(),
             span: node.span,
         }
+    }
+
+    /// How much of a tool's result the agent is told at once.
+    pub(crate) fn result_limit(&mut self, field: Field<'_>) -> Option<u64> {
+        let bytes = self.size(field)?;
+        if bytes < MIN_RESULT_LIMIT {
+            self.wrong(field, "at least `1k`", &format!("`{}: 64k`", field.key));
+            return None;
+        }
+        Some(bytes)
     }
 
     pub(crate) fn temperature(&mut self, field: Field<'_>) -> Option<f64> {
@@ -76,11 +89,22 @@ impl Reader<'_> {
                 continue;
             };
             let effect = fields.get("effect").and_then(|field| self.choice(field, &effects));
-            let approve = fields.get("approve").and_then(|field| self.flag(field));
+            let (approve, people) = fields.get("approve").map(|field| self.approve(field)).unwrap_or_default();
             let timeout_ms = fields.get("timeout").and_then(|field| self.duration(field));
-            rules.insert(tool.key.to_owned(), ToolRule { effect, approve, timeout_ms, span: tool.key_span });
+            rules.insert(tool.key.to_owned(), ToolRule { effect, approve, people, timeout_ms, span: tool.key_span });
         }
         rules
+    }
+
+    /// Whether a person must say yes, and who that may be.
+    fn approve(&mut self, field: Field<'_>) -> (Option<bool>, People) {
+        if let Data::Scalar(_) = &field.node.data {
+            return (self.flag(field), People::default());
+        }
+        let example = "`approve: true` or `approve: { people: [ann], remind: 1d }`";
+        let fields = self.map(field.node, "`approve`", keys::APPROVE, example);
+        let people = fields.map(|fields| self.people(&fields, true)).unwrap_or_default();
+        (Some(true), people)
     }
 
     /// By name: `command` (text or a list), `args`, `env` for a program; `url`, `headers` for an HTTP server.
@@ -144,7 +168,7 @@ impl Reader<'_> {
     }
 
     /// Names with text values; a secret is named, never written.
-    fn settings(&mut self, field: Field<'_>) -> IndexMap<String, String> {
+    pub(crate) fn settings(&mut self, field: Field<'_>) -> IndexMap<String, String> {
         let example = "`env: { TOKEN: \"${SHOP_TOKEN}\" }`";
         let Some(fields) = self.open_map(field.node, &format!("`{}`", field.key), example) else {
             return IndexMap::new();
@@ -161,4 +185,12 @@ impl Reader<'_> {
         }
         settings
     }
+}
+
+/// A server without a name takes that of its program or host.
+pub(crate) fn server_name(server: &McpServer) -> String {
+    let whole = server.command.as_deref().or(server.url.as_deref()).unwrap_or("server");
+    let place = whole.split_once("://").map_or(whole, |(_, place)| place.split('/').next().unwrap_or(place));
+    let last = place.rsplit(['/', '\\']).next().unwrap_or(place);
+    last.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
 }

@@ -12,23 +12,23 @@ const fn kind(word: &'static str, own: &'static [&'static str], without: &'stati
 }
 
 /// What evaluates and never waits can neither time out nor cost anything, and its errors are never retried.
-const INSTANT: &[&str] = &["retry", "timeout", "budget"];
+const INSTANT: &[&str] = &["retry", "timeout", "budget", "save"];
 
 pub(crate) const KINDS: &[KindKeys] = &[
     kind("agent", &["prompt", "input", "input_schema", "input_as", "output"], &[]),
     kind("tool", &["with", "output"], &[]),
     kind("workflow", &["input", "input_schema"], &[]),
-    kind("if", &["then", "else"], &[]),
-    kind("switch", &["cases", "default"], &[]),
+    kind("if", &["then", "else"], &["save"]),
+    kind("switch", &["cases", "default"], &["save"]),
     kind("parallel", &["on_failure", "wait_for", "detach"], &[]),
     kind("steps", &["on_failure"], &[]),
-    kind("for_each", &["do", "at_once", "max", "on_limit"], &[]),
+    kind("for_each", &["do", "at_once", "max", "on_limit", "on_failure"], &[]),
     kind("repeat", &["until", "while", "max", "delay", "on_limit", "keep"], &[]),
     kind("wait", &[], &["budget"]),
     kind("ask", &[], &["budget"]),
-    kind("stop_if", &[], &["retry", "timeout", "budget", "undo"]),
+    kind("stop_if", &[], &["retry", "timeout", "budget", "undo", "save"]),
     kind("set", &[], INSTANT),
-    kind("goto", &["max"], &["retry", "timeout", "budget", "undo", "on_error"]),
+    kind("goto", &["max"], &["retry", "timeout", "budget", "undo", "on_error", "save"]),
 ];
 
 /// Keys that any step may have, except where its kind is `without`.
@@ -44,6 +44,7 @@ pub(crate) const COMMON: &[&str] = &[
     "on_error",
     "budget",
     "undo",
+    "save",
     "on_missing",
     "output_key",
 ];
@@ -62,6 +63,7 @@ pub(crate) const TOP: &[&str] = &[
     "inline_limit",
     "large_values",
     "shutdown_timeout",
+    "max_recoveries",
     "agents",
     "tools",
     "mcp",
@@ -72,6 +74,7 @@ pub(crate) const TOP: &[&str] = &[
     "on_tool_drift",
     "triggers",
     "notify",
+    "tags",
 ];
 
 pub(crate) const AGENT: &[&str] = &[
@@ -87,6 +90,8 @@ pub(crate) const AGENT: &[&str] = &[
     "max_tokens",
     "temperature",
     "result_mark",
+    "result_limit",
+    "on_cut",
 ];
 pub(crate) const BUDGET: &[&str] = &["usd", "tokens", "model_calls", "tool_calls", "time"];
 pub(crate) const RETRY: &[&str] = &["max_attempts", "backoff", "delay", "factor", "max_delay", "on", "never"];
@@ -95,17 +100,24 @@ pub(crate) const TOOL_RULE: &[&str] = &["effect", "approve", "timeout"];
 pub(crate) const SERVER: &[&str] = &["command", "args", "env", "url", "headers"];
 pub(crate) const EXIT: &[&str] = &["always", "success", "failure", "cancel"];
 pub(crate) const WAIT: &[&str] = &["for", "until", "at", "signal", "event", "filter"];
-pub(crate) const ASK: &[&str] = &["question", "show", "answer", "approve", "deadline", "on_deadline"];
+pub(crate) const ASK: &[&str] =
+    &["question", "show", "answer", "approve", "people", "approvals", "remind", "then", "deadline", "on_deadline"];
+/// Who is asked for a yes before a tool is called.
+pub(crate) const APPROVE: &[&str] = &["people", "approvals", "remind", "then"];
+pub(crate) const ESCALATION: &[&str] = &["after", "people", "notify"];
 pub(crate) const ON_DEADLINE: &[&str] = &["value"];
 pub(crate) const CASE: &[&str] = &["case", "value", "steps", "then"];
 pub(crate) const ARM: &[&str] = &["when", "label", "steps", "then"];
 pub(crate) const STOP_IF: &[&str] = &["any", "all"];
-pub(crate) const NOTIFY: &[&str] = &["on_complete", "on_failure", "to", "webhook", "email"];
+pub(crate) const NOTIFY: &[&str] = &["on_complete", "on_failure", "on_waiting", "to", "webhook", "email"];
 /// What starts runs; a trigger has exactly one of them.
 pub(crate) const TRIGGER_KINDS: &[&str] =
     &["manual", "at", "cron", "every", "daily", "weekly", "schedule", "continuous", "webhook", "event"];
-pub(crate) const TRIGGER_OPTIONS: &[&str] = &["timezone", "overlap", "catch_up", "input", "filter"];
+pub(crate) const TRIGGER_OPTIONS: &[&str] =
+    &["timezone", "overlap", "catch_up", "input", "filter", "debounce", "batch", "throttle"];
 pub(crate) const WEBHOOK: &[&str] = &["id", "secret", "dedupe"];
+pub(crate) const BATCH: &[&str] = &["size", "within"];
+pub(crate) const THROTTLE: &[&str] = &["max", "per"];
 pub(crate) const CONTINUOUS: &[&str] = &["delay"];
 
 /// Words that mean a secret. None of them is a key of the format, and in `env` and `headers` they may only refer to

@@ -9,24 +9,25 @@
 //! - `switch: [{ when: EXPRESSION, label: NAME, steps: […] }]` with `default`
 //! - `parallel: [steps]` with `on_failure`, `wait_for` (ids or a number) and `detach`
 //! - `steps: [steps]` (a group) with `on_failure`
-//! - `for_each: EXPRESSION` or a list, with `do`, `at_once`, `max`, `on_limit: fail | truncate`
+//! - `for_each: EXPRESSION` or a list, with `do`, `at_once`, `max`, `on_limit: fail | truncate`, `on_failure`
 //! - `repeat: [steps]` with `until` or `while`, `max`, `delay`, `on_limit: fail | complete`, `keep: all | last`
 //! - `wait: 10m`, or `{ for: … }`, `{ until: TIME }` (also `at`), `{ signal: NAME }`, `{ event: TYPE, filter: … }`
-//! - `ask: QUESTION`, or a map with `question`, `show`, `answer` (a schema) or `approve: true`, `deadline`, `on_deadline`
+//! - `ask: QUESTION`, or a map with `question`, `show`, `answer` (a schema) or `approve: true`, `people`,
+//!   `approvals`, `remind`, `then`, `deadline`, `on_deadline`
 //! - `stop_if: EXPRESSION`, a list (any of them), `{ any: […] }` or `{ all: […] }`
 //! - `set: { NAME: VALUE }`
 //! - `goto: ID` with `max`
 
 use relais_plan::step::{Awaited, Branch, Kind, Step};
-use relais_plan::{Ask, Call, Expr, OnDeadline, OnLimit, Problem, Schema, Task, Template, Until, time};
+use relais_plan::{Ask, Call, Expr, OnDeadline, OnLimit, People, Problem, Schema, Task, Template, Until, time};
 use serde_json::{Value, json};
 
 use super::keys;
 use super::steps::At;
 use crate::fields::{Field, Fields};
-use crate::reader::Reader;
+use crate::reader::{Pin, Reader};
 use crate::values::{bare, duration_of, literal};
-use crate::yaml::{Data, Entry, Node};
+use crate::yaml::{self, Data, Entry, Node};
 
 /// Items or passes where `max` is not given.
 pub(crate) const DEFAULT_MAX: u32 = 100;
@@ -114,16 +115,16 @@ impl Reader<'_> {
 
     fn workflow_step(&mut self, at: &At<'_, '_>) -> Kind {
         let workflow = self.name(at.field).unwrap_or_default();
-        let mut plan = String::new();
+        let mut pin = Pin::default();
         if !workflow.is_empty() {
             match self.workflows.pin(&workflow, at.field.node.span) {
-                Ok(hash) => plan = hash,
+                Ok(pinned) => pin = pinned,
                 Err(problem) => self.problems.push(problem),
             }
         }
         let input = at.fields.get("input").map(|field| self.template(field));
         let input_schema = at.fields.get("input_schema").and_then(|field| self.schema(field));
-        let task = Task::Workflow { workflow, plan };
+        let task = Task::Workflow { workflow, plan: pin.hash, takes: pin.takes };
         Kind::Call(Box::new(Call { input, input_schema, ..Call::new(task) }))
     }
 
@@ -221,7 +222,14 @@ impl Reader<'_> {
     }
 
     fn keyed_case(&mut self, on: &Expr, entry: &Entry, prefix: &str, first: usize) -> Branch {
-        let when = self.equals(on, &entry.key_value, entry.key_span);
+        let when = match yaml::plain(&entry.key) {
+            // JSON has no keys but texts: one that spells a number or a boolean means that, too.
+            spelt @ (Value::Bool(_) | Value::Number(_)) if entry.key_value.is_string() => {
+                let on = on.source().trim();
+                self.parsed(&format!("({on}) == {} or ({on}) == {spelt}", entry.key_value), entry.key_span)
+            }
+            _ => self.equals(on, &entry.key_value, entry.key_span),
+        };
         let field = Field { key: &entry.key, key_span: entry.key_span, node: &entry.value };
         Branch { label: entry.key.clone(), when, steps: self.block(field, prefix, first) }
     }
@@ -303,7 +311,8 @@ impl Reader<'_> {
         let at_once = at.fields.get("at_once").and_then(|field| self.at_once(field)).unwrap_or(1);
         let max = at.fields.get("max").and_then(|field| self.passes(field)).unwrap_or(DEFAULT_MAX);
         let on_limit = self.on_limit(at.fields, ("truncate", OnLimit::Truncate));
-        Kind::ForEach { items, steps, at_once, max, on_limit }
+        let on_failure = self.lane_failure(at.fields);
+        Kind::ForEach { items, steps, at_once, max, on_limit, on_failure }
     }
 
     fn at_once(&mut self, field: Field<'_>) -> Option<u32> {
@@ -404,6 +413,7 @@ impl Reader<'_> {
             answer: Schema::new(json!({ "type": "string" })),
             deadline_ms: None,
             on_deadline: OnDeadline::Fail,
+            people: People::default(),
         };
         if let Data::Scalar(_) = &field.node.data {
             ask.question = self.prompt(field);
@@ -432,6 +442,8 @@ impl Reader<'_> {
             }
             ask.answer = self.schema(field).unwrap_or_else(|| ask.answer.clone());
         }
+        let is_approval = *ask.answer.json() == json!({ "type": "boolean" });
+        ask.people = self.people(fields, is_approval);
         ask.deadline_ms = fields.get("deadline").and_then(|field| self.duration(field));
         if let Some(field) = fields.get("on_deadline") {
             if ask.deadline_ms.is_none() && !fields.has("deadline") {
@@ -486,9 +498,9 @@ impl Reader<'_> {
         Expr::new(parts.join(word), field.node.span)
     }
 
-    fn set(&mut self, field: Field<'_>) -> Vec<(String, Template)> {
-        let example = "`set: { total: \"{{ steps.sum.output }}\" }`";
-        let Some(fields) = self.open_map(field.node, "`set`", example) else {
+    pub(super) fn set(&mut self, field: Field<'_>) -> Vec<(String, Template)> {
+        let example = &format!("`{}: {{ total: \"{{{{ steps.sum.output }}}}\" }}`", field.key);
+        let Some(fields) = self.open_map(field.node, &format!("`{}`", field.key), example) else {
             return Vec::new();
         };
         if fields.all().next().is_none() {

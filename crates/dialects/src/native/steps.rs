@@ -11,7 +11,7 @@ use relais_plan::{Problem, Span};
 use serde_json::Value;
 
 use super::keys::{self, COMMON, KINDS, KindKeys};
-use crate::fields::{Field, Fields, unknown_key};
+use crate::fields::{Field, Fields, near_key, unknown_key};
 use crate::reader::Reader;
 use crate::yaml::{Data, Node};
 
@@ -68,7 +68,7 @@ impl Reader<'_> {
             [first, second, ..] => {
                 let message =
                     format!("a step does one thing, and this one has both `{}` and `{}`", first.1.key, second.1.key);
-                let help = "make two steps of it, one after the other";
+                let help = both_kinds(first.1.key, second.1.key);
                 self.problems.push(Problem::error(second.1.key_span, message).help(help));
                 None
             }
@@ -81,7 +81,8 @@ impl Reader<'_> {
         let unknown = fields.all().filter(|field| keys::kinds_with(field.key).is_empty());
         let mut mistyped = false;
         for field in unknown {
-            let near = nearest(field.key, words().chain(COMMON.iter().copied()));
+            let known: Vec<&str> = words().chain(COMMON.iter().copied()).collect();
+            let near = near_key(field.key, &known);
             mistyped |= near.is_some_and(|near| words().any(|word| word == near));
             let problem = Problem::error(field.key_span, format!("unknown key `{}` in a step", field.key));
             self.problems.push(match near {
@@ -99,8 +100,14 @@ impl Reader<'_> {
         for field in fields.all().filter(|field| field.key != kind.word) {
             let has = keys::kinds_with(field.key);
             if has.is_empty() {
+                let what = format!("{} step", article(kind.word));
                 let known: Vec<&str> = kind.own.iter().chain(COMMON).copied().collect();
-                self.problems.push(unknown_key(field, &format!("{} step", article(kind.word)), &known));
+                let meant = near_key(field.key, &known).is_none().then(|| KINDS.iter().map(|kind| kind.word));
+                let known: Vec<&str> = match meant.and_then(|words| nearest(field.key, words)) {
+                    Some(word) => vec![word],
+                    None => known,
+                };
+                self.problems.push(unknown_key(field, &what, &known));
             } else if !has.contains(&kind.word) {
                 let help = match (field.key, kind.word) {
                     ("input", "tool") => "the arguments of a tool go under `with`".to_owned(),
@@ -124,6 +131,7 @@ impl Reader<'_> {
         step.timeout_ms = get("timeout").and_then(|field| self.duration(field));
         step.on_error = get("on_error").map(|field| self.on_error(field)).unwrap_or_default();
         step.budget = get("budget").map(|field| self.budget(field)).unwrap_or_default();
+        step.save = get("save").map(|field| self.set(field)).unwrap_or_default();
         step.on_missing_null = get("on_missing").is_some_and(|field| self.on_missing(field));
         let kept = [("all", false), ("last", true)];
         step.keep_last = get("keep").and_then(|field| self.choice(field, &kept)).unwrap_or_default();
@@ -149,6 +157,18 @@ pub(crate) struct At<'a, 'n> {
     /// The id that it has.
     pub key: &'a str,
     pub span: Span,
+}
+
+/// What was meant by two kinds in one step.
+fn both_kinds(first: &str, second: &str) -> &'static str {
+    let is = |word: &str| first == word || second == word;
+    match () {
+        () if is("for_each") && is("steps") => "the steps that run for each item go under `do`",
+        () if is("repeat") && is("steps") => "the steps that are repeated stand right under `repeat`",
+        () if is("parallel") && is("steps") => "the steps that run at once stand right under `parallel`",
+        () if is("if") => "a step that runs on a condition has `when`; `if` has its steps under `then` and `else`",
+        () => "make two steps of it, one after the other",
+    }
 }
 
 /// Stands for a step that could not be read, so that the rest of the file can be.

@@ -12,6 +12,7 @@
 use relais_plan::filter::{Dedupe, Filter, Mistake};
 use relais_plan::problem::has_errors;
 use relais_plan::schedule::is_calendar;
+use relais_plan::tags::Tags;
 use relais_plan::{CatchUp, Notify, Overlap, Problem, Problems, Source, Span, Trigger, TriggerOn, time, words};
 use serde_json::Value;
 
@@ -209,13 +210,21 @@ impl Reader<'_> {
             ("cancel_running", Overlap::CancelRunning),
         ];
         let catch_ups = [("one", CatchUp::One), ("none", CatchUp::None), ("all", CatchUp::All)];
+        let overlap = fields.get("overlap").and_then(|field| self.choice(field, &overlaps));
+        let catch_up = fields.get("catch_up").and_then(|field| self.choice(field, &catch_ups)).unwrap_or_default();
+        if let (Some(field), Some(Overlap::Skip), CatchUp::All) = (fields.get("overlap"), overlap, catch_up) {
+            let message = "of the times that `catch_up: all` makes up for, `overlap: skip` starts only the first";
+            let help = "say `overlap: queue`, or leave it out, if each of them is to run";
+            self.problems.push(Problem::warning(field.node.span, message).help(help));
+        }
         Trigger {
             on,
             timezone: fields.get("timezone").and_then(|field| self.timezone(field)),
-            overlap: fields.get("overlap").and_then(|field| self.choice(field, &overlaps)).unwrap_or_default(),
-            catch_up: fields.get("catch_up").and_then(|field| self.choice(field, &catch_ups)).unwrap_or_default(),
+            overlap: Overlap::or_default(overlap, catch_up),
+            catch_up,
             input: fields.get("input").map(|field| field.node.to_value()).unwrap_or_default(),
             filter: fields.get("filter").map(|field| self.filter(field)).unwrap_or_default(),
+            pace: self.pace(fields),
         }
     }
 
@@ -234,6 +243,9 @@ impl Reader<'_> {
             ("timezone", is_clock, "it belongs to `cron`, `daily`, `weekly`, and `at` in words"),
             ("catch_up", is_timed, "it belongs to triggers that fire by the clock"),
             ("filter", is_sent, "it belongs to `webhook` and `event`"),
+            ("debounce", is_sent, "it belongs to `webhook` and `event`"),
+            ("batch", is_sent, "it belongs to `webhook` and `event`"),
+            ("throttle", is_sent, "it belongs to `webhook` and `event`"),
             ("overlap", is_automatic, "it belongs to triggers that can fire while a run goes on"),
         ];
         for (key, has_effect, help) in options {
@@ -267,13 +279,25 @@ impl Reader<'_> {
     /// The filter if it can be used; each mistake at its place otherwise.
     pub(crate) fn checked_filter(&mut self, filter: Value, span_at: impl Fn(&str) -> Span) -> Value {
         match Filter::read(&filter) {
-            Ok(_) => filter,
+            Ok(_) => relais_plan::filter::normal(&filter),
             Err(mistakes) => {
                 let problem = |mistake: &Mistake| Problem::error(span_at(&mistake.pointer()), mistake.to_string());
                 self.problems.extend(mistakes.iter().map(problem));
                 Value::Null
             }
         }
+    }
+
+    /// Tags of every run, text by name.
+    pub(crate) fn tags(&mut self, field: Field<'_>) -> Tags {
+        let Some(fields) = self.open_map(field.node, "`tags`", "`tags: { team: sales }`") else { return Tags::new() };
+        let texts = fields.all().filter_map(|tag| Some((tag.key.to_owned(), self.text(tag)?)));
+        let tags: Tags = texts.collect();
+        if let Some(mistake) = relais_plan::tags::mistake(&tags) {
+            let problem = Problem::error(field.node.span, mistake);
+            self.problems.push(problem.help("for example `tags: { team: sales }`"));
+        }
+        tags
     }
 
     pub(crate) fn notify(&mut self, field: Field<'_>) -> Notify {
@@ -291,6 +315,7 @@ impl Reader<'_> {
         Notify {
             on_complete: fields.get("on_complete").and_then(|field| self.flag(field)).unwrap_or(default.on_complete),
             on_failure: fields.get("on_failure").and_then(|field| self.flag(field)).unwrap_or(default.on_failure),
+            on_waiting: fields.get("on_waiting").and_then(|field| self.flag(field)).unwrap_or(default.on_waiting),
             to: fields.get("to").map(|field| self.texts(field)).unwrap_or_default(),
             webhook: fields.get("webhook").and_then(|field| self.public_address(field)),
             email: fields.get("email").map(|field| self.mail_addresses(field)).unwrap_or_default(),

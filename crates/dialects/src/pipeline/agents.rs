@@ -73,6 +73,7 @@ impl<'n> Staff<'n> {
         if let Some(turns) = fields.get("max_iterations").and_then(|field| reader.whole(field, 1)) {
             agent.max_turns = turns;
         }
+        agent.result_limit = fields.get("result_limit").and_then(|field| reader.result_limit(field));
         if let Some(field) = fields.get("toolsets") {
             agent.tools = self.toolsets(field, reader);
         }

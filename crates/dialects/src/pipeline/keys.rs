@@ -4,8 +4,17 @@ pub(super) const TOP: &[&str] = &["version", "metadata", "models", "agents", "wo
 pub(super) const WORKFLOW: &[&str] = &["steps", "max_loop_iterations", "overrides"];
 pub(super) const OVERRIDES: &[&str] = &["max_loop_iterations"];
 pub(super) const METADATA: &[&str] = &["author", "license", "readme", "description", "version", "tags"];
-pub(super) const AGENT: &[&str] =
-    &["model", "fallback", "description", "instruction", "toolsets", "structured_output", "max_iterations", "add_date"];
+pub(super) const AGENT: &[&str] = &[
+    "model",
+    "fallback",
+    "description",
+    "instruction",
+    "toolsets",
+    "structured_output",
+    "max_iterations",
+    "add_date",
+    "result_limit",
+];
 pub(super) const FALLBACK: &[&str] = &["models"];
 pub(super) const MODEL: &[&str] = &["provider", "model", "temperature", "max_tokens"];
 pub(super) const STRUCTURED: &[&str] = &["name", "description", "strict", "schema"];
@@ -13,9 +22,9 @@ pub(super) const TOOLSET: &[&str] = &["type", "name", "command", "args", "env", 
 pub(super) const REMOTE: &[&str] = &["url", "headers", "transport_type"];
 pub(super) const RETRY: &[&str] = &["max_attempts", "backoff", "on", "initial_delay_seconds"];
 /// Keys of a step by its type.
-pub(super) const AGENT_STEP: &[&str] = &["id", "type", "name", "retry"];
+pub(super) const AGENT_STEP: &[&str] = &["id", "type", "name", "retry", "timeout"];
 pub(super) const CONDITION_STEP: &[&str] = &["id", "type", "name", "condition", "true", "false"];
-pub(super) const PARALLEL_STEP: &[&str] = &["id", "type", "name", "steps", "on_failure", "retry"];
+pub(super) const PARALLEL_STEP: &[&str] = &["id", "type", "name", "steps", "on_failure", "retry", "timeout"];
 pub(super) const GOTO_STEP: &[&str] = &["id", "goto"];
 
 type Advice = (&'static str, &'static str);

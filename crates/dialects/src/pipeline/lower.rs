@@ -13,7 +13,7 @@ use crate::reader::Reader;
 
 /// What an agent is told: what all steps before it gave, then what the run was started with.
 const PROMPT: &str = "{% if earlier %}--- Prior Step Outputs ---\n\n\
-                      {% for step in earlier %}[{{ step.path }} (agent: {{ step.agent }})]:\n{{ step.output }}\n\n\
+                      {% for step in earlier %}[{{ step.path }} (agent: {{ step.agent }})]:\n{{ step.said }}\n\n\
                       {% endfor %}--- End Prior Step Outputs ---\n\n\
                       {% endif %}{{ input.prompt | default('Follow your instructions.') }}";
 
@@ -77,6 +77,7 @@ impl<'a, 'w, 'n> Lowering<'a, 'w, 'n> {
         };
         made.id = Some(item.id.clone());
         made.name = item.name.clone().filter(|name| *name != item.id);
+        made.timeout_ms = item.timeout.and_then(|field| self.reader.duration(field));
         made.retry = item.retry.as_ref().map(|(retry, _)| retry.clone()).unwrap_or_default();
         made
     }
@@ -132,6 +133,10 @@ impl<'a, 'w, 'n> Lowering<'a, 'w, 'n> {
         if let Some((_, retry)) = &item.retry {
             let help = format!("`retry` of `{}` itself is what counts", other.id);
             self.reader.no_effect(*retry, "on a step that goes back", &help);
+        }
+        if let Some(timeout) = item.timeout {
+            let help = format!("`timeout` of `{}` itself is what counts", other.id);
+            self.reader.no_effect(timeout, "on a step that goes back", &help);
         }
         match differs(&item.what, &other.what) {
             Some(there) => {

@@ -7,6 +7,7 @@ use relais_plan::{McpServer, Problem};
 use super::agents::{Staff, filled};
 use super::keys;
 use crate::fields::{Field, Fields};
+use crate::native::server_name;
 use crate::reader::Reader;
 use crate::yaml::Node;
 
@@ -51,7 +52,7 @@ impl Staff<'_> {
     fn mcp(&mut self, fields: &Fields<'_>, word: Field<'_>, reader: &mut Reader<'_>) -> Vec<String> {
         let Some(server) = reader.mcp_server(fields, word) else { return Vec::new() };
         let written = fields.get("name").and_then(|field| reader.name(field));
-        let server = self.declare(written.unwrap_or_else(|| stem(&server)), server);
+        let server = self.declare(written.unwrap_or_else(|| server_name(&server)), server);
         match fields.get("tools") {
             Some(field) => reader.texts(field).iter().map(|tool| format!("mcp:{server}/{tool}")).collect(),
             None => vec![format!("mcp:{server}/*")],
@@ -147,12 +148,4 @@ impl Reader<'_> {
         }
         names.into_iter().map(|name| name.text).filter(|name| tools.contains(&name.as_str())).collect()
     }
-}
-
-/// A server without a name takes that of its program or host.
-fn stem(server: &McpServer) -> String {
-    let whole = server.command.as_deref().or(server.url.as_deref()).unwrap_or("server");
-    let place = whole.split_once("://").map_or(whole, |(_, place)| place.split('/').next().unwrap_or(place));
-    let last = place.rsplit(['/', '\\']).next().unwrap_or(place);
-    last.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
 }

@@ -39,6 +39,7 @@ pub(super) struct Item<'n> {
     /// The list that it stands in.
     pub list: usize,
     pub retry: Option<(Retry, Field<'n>)>,
+    pub timeout: Option<Field<'n>>,
     pub what: What<'n>,
     is_named: bool,
     depth: usize,
@@ -151,13 +152,15 @@ impl<'n> Reading<'_, '_, 'n> {
     fn list(&mut self, field: Field<'n>, owner: Option<usize>, place: Place, prefix: &str, first: usize) -> usize {
         let list = self.tree.lists.len();
         self.tree.lists.push(List { owner, place, items: Vec::new() });
+        // An arm without steps does nothing.
+        if let (Place::Arm, Data::List(items)) = (place, &field.node.data)
+            && items.is_empty()
+        {
+            return list;
+        }
         let Some(nodes) = filled(field) else {
-            let help = match place {
-                Place::Arm => "leave it out where nothing is to be done",
-                Place::Top | Place::Lanes => EXAMPLE,
-            };
             let message = format!("`{}` takes a list of at least one step, not {}", field.key, field.node.describe());
-            self.reader.problems.push(Problem::error(field.node.span, message).help(help));
+            self.reader.problems.push(Problem::error(field.node.span, message).help(EXAMPLE));
             return list;
         };
         let depth = owner.map_or(0, |owner| self.tree.items[owner].depth + 1);
@@ -172,7 +175,9 @@ impl<'n> Reading<'_, '_, 'n> {
         let step = self.tree.items.len();
         let id = position.clone();
         let what = What::Nothing;
-        let item = Item { id, name: None, position, span: node.span, list, retry: None, what, is_named: false, depth };
+        let (retry, timeout) = (None, None);
+        let item =
+            Item { id, name: None, position, span: node.span, list, retry, timeout, what, is_named: false, depth };
         self.tree.items.push(item);
         if let Some(fields) = self.reader.open_map(node, "a step", EXAMPLE) {
             self.fill(step, &fields);
@@ -196,6 +201,9 @@ impl<'n> Reading<'_, '_, 'n> {
         };
         if let (Some(field), What::Agent(_) | What::Parallel { .. }) = (fields.get("retry"), &what) {
             self.tree.items[step].retry = Some((self.reader.pipeline_retry(field), field));
+        }
+        if let What::Agent(_) | What::Parallel { .. } = &what {
+            self.tree.items[step].timeout = fields.get("timeout");
         }
         self.tree.items[step].what = what;
     }

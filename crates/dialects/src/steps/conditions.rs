@@ -64,7 +64,7 @@ impl Reader<'_> {
     }
 
     fn stop_condition(&mut self, node: &Node, at: &At<'_, '_>) -> Option<Condition> {
-        let fields = self.map(node, "a condition", CONDITION, EXAMPLE)?;
+        let fields = self.steps_map(node, "a condition", CONDITION, EXAMPLE)?;
         let step = self.condition_field(&fields, "step_definition_uuid");
         let path = self.condition_field(&fields, "extraction_json_path");
         let operator = self.condition_field(&fields, "operator");
@@ -74,10 +74,10 @@ impl Reader<'_> {
             self.problems.push(problem.help(format!("for example {EXAMPLE}")));
         }
         let step = step.and_then(|field| self.checked_step(field, at));
-        let path = path.and_then(|field| self.condition_path(field));
+        let path = path.and_then(|field| self.condition_path(field, at));
         let test = operator.and_then(|field| self.choice(field, OPERATORS));
-        let target = target.and_then(|field| self.target_value(field, test));
-        let found = format!("{} | jsonpath({})", step?, text_literal(&path?));
+        let target = target.and_then(|field| self.target_value(field, test, at));
+        let found = format!("{} | jsonpath({})", step?, path?);
         Some(Condition { found, test: format!("{}, {}", quote(test?), target?) })
     }
 
@@ -96,10 +96,14 @@ impl Reader<'_> {
         self.readable_output(&uuid, at.position, field.node.span, at.listing)
     }
 
-    fn condition_path(&mut self, field: Field<'_>) -> Option<String> {
+    /// A path that is put together when the condition is looked at is checked then.
+    fn condition_path(&mut self, field: Field<'_>, at: &At<'_, '_>) -> Option<String> {
+        if let Some(path) = self.steps_setting(field, at) {
+            return Some(path);
+        }
         let path = self.name(field)?;
         match serde_json_path::JsonPath::parse(&path) {
-            Ok(_) => Some(path),
+            Ok(_) => Some(text_literal(&path)),
             Err(error) => {
                 let problem = Problem::error(field.node.span, format!("`{path}` is no JSONPath: {error}"));
                 self.problems.push(problem.help("for example `$.score`, `$.items[0].name` or `$..price` (RFC 9535)"));
@@ -108,7 +112,10 @@ impl Reader<'_> {
         }
     }
 
-    fn target_value(&mut self, field: Field<'_>, test: Option<&str>) -> Option<String> {
+    fn target_value(&mut self, field: Field<'_>, test: Option<&str>, at: &At<'_, '_>) -> Option<String> {
+        if let Some(target) = self.steps_setting(field, at) {
+            return Some(target);
+        }
         let value = field.node.to_value();
         if matches!(test, Some("gt" | "lt")) && !value.is_number() {
             self.wrong(field, "a number with greater_than and less_than", "`\"target_value\": 3`");
@@ -133,6 +140,6 @@ fn plain_literal(value: &Value) -> String {
 }
 
 /// Braces are written as escapes: in quotes, two of them would begin a reference.
-fn text_literal(text: &str) -> String {
+pub(super) fn text_literal(text: &str) -> String {
     quote(text).replace('{', "\\u007b").replace('}', "\\u007d")
 }

@@ -6,7 +6,7 @@ use relais_plan::step::{Kind, Step};
 use relais_plan::{Agent, Call, Problem, Span, Task, Template};
 
 use super::{Listing, given};
-use crate::fields::{Field, Fields, unknown_key};
+use crate::fields::{Field, Fields, no_effect, unknown_key};
 use crate::reader::Reader;
 use crate::yaml::Node;
 
@@ -35,7 +35,7 @@ impl Type {
     fn own(self) -> &'static [&'static str] {
         match self {
             Type::Llm => &["model", "system_prompt", "generated_summary"],
-            Type::Agent => &["model", "system_prompt", "tools", "generated_summary"],
+            Type::Agent => &["model", "system_prompt", "tools", "result_limit", "generated_summary"],
             Type::Checker => &["stop_conditions"],
         }
     }
@@ -93,16 +93,16 @@ impl Reader<'_> {
 
     fn check_step_keys(&mut self, fields: &Fields<'_>, kind: Type) {
         let known: Vec<&str> = COMMON.iter().chain(kind.own()).copied().collect();
-        for field in fields.all().filter(|field| !known.contains(&field.key)) {
+        let unknown = fields.all().filter(|field| !known.contains(&field.key));
+        for field in unknown.filter_map(|field| given(fields, field.key)) {
             let owners = TYPES.iter().filter(|(_, other)| other.own().contains(&field.key));
             let owners: Vec<&str> = owners.map(|(word, _)| *word).collect();
-            match owners.is_empty() {
-                true => self.problems.push(unknown_key(field, &format!("a {} step", kind.word()), &known)),
-                false => {
-                    let help = format!("it belongs to {}", owners.join(" and "));
-                    self.no_effect(field, &format!("on a {} step", kind.word()), &help);
-                }
-            }
+            let problem = match owners.is_empty() {
+                true => unknown_key(field, &format!("a {} step", kind.word()), &known),
+                false => no_effect(field, &format!("on a {} step", kind.word()))
+                    .help(format!("it belongs to {}", owners.join(" and "))),
+            };
+            self.steps_stray(problem, field);
         }
     }
 
@@ -125,7 +125,9 @@ impl Reader<'_> {
             Some(field) => self.enabled_tools(field),
             None => Vec::new(),
         };
-        let agent = Agent { models, instructions, tools, span: at.span, ..Agent::default() };
+        let result_limit = given(at.fields, "result_limit").filter(|_| kind == Type::Agent);
+        let result_limit = result_limit.and_then(|field| self.result_limit(field));
+        let agent = Agent { models, instructions, tools, result_limit, span: at.span, ..Agent::default() };
         self.agents.insert(at.name.to_owned(), agent);
         let prompt = Some(Template::plain(USER_MESSAGE, at.span));
         let task = Task::Agent { agent: at.name.to_owned(), prompt };
@@ -151,7 +153,7 @@ impl Reader<'_> {
         let Some(tools) = self.open_map(field.node, "`tools`", example) else { return Vec::new() };
         let mut enabled = Vec::new();
         for tool in tools.all() {
-            let Some(settings) = self.map(tool.node, "a tool's entry", TOOL, example) else { continue };
+            let Some(settings) = self.steps_map(tool.node, "a tool's entry", TOOL, example) else { continue };
             match given(&settings, "enabled") {
                 Some(field) => enabled.extend(self.flag(field).filter(|on| *on).map(|_| tool.key.to_owned())),
                 None => {

@@ -1,5 +1,5 @@
-//! `<<trigger_output>>` and `<<step_output.UUID>>` in a prompt. This is the one place that knows them; all other text is
-//! taken as it stands, and so is what they are replaced with.
+//! `<<trigger_output>>` and `<<step_output.UUID>>` in a prompt or another text setting of a step. This is the one place
+//! that knows them; all other text is taken as it stands, and so is what they are replaced with.
 //!
 //! Steps of this format answer in text, which goes in as it is. Data that a run was started with goes in as its
 //! markdown if it brings one, as its text if it is a prompt alone, else as JSON.
@@ -9,6 +9,7 @@ use relais_plan::template::escaped;
 use relais_plan::{Problem, Span, Template};
 use serde_json::Value;
 
+use super::conditions::text_literal;
 use super::kinds::At;
 use crate::fields::Field;
 use crate::reader::Reader;
@@ -42,6 +43,28 @@ impl Reader<'_> {
         }
         source.push_str(&escaped(&text[done..]));
         self.composed(&source, field.node.span)
+    }
+
+    /// A text setting with placeholders as an expression; none where it has none. One placeholder alone stands for the
+    /// value, among other text for its text.
+    pub(super) fn steps_setting(&mut self, field: Field<'_>, at: &At<'_, '_>) -> Option<String> {
+        let text = field.node.as_text()?.to_owned();
+        let (mut parts, mut done, mut is_reference) = (Vec::new(), 0, false);
+        while let Some((start, end)) = placeholder(&text, done) {
+            parts.extend((start > done).then(|| text_literal(&text[done..start])));
+            let inside = &text[start + OPEN.len()..end - CLOSE.len()];
+            let meaning = self.placeholder_meaning(inside, place(field.node, &text, start, end), at);
+            is_reference |= meaning.is_some();
+            parts.push(meaning.map_or_else(|| text_literal(&text[start..end]), |expression| format!("({expression})")));
+            done = end;
+        }
+        parts.extend((done < text.len()).then(|| text_literal(&text[done..])));
+        match parts.as_slice() {
+            _ if !is_reference => None,
+            // Text that is JSON counts as what it says, as it does where a path looks into it.
+            [alone] => Some(format!("({alone} | jsonpath('$') | first)")),
+            several => Some(format!("({})", several.join(" ~ "))),
+        }
     }
 
     fn trigger_data(&mut self) -> String {

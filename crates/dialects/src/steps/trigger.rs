@@ -31,7 +31,7 @@ const RULE_EXAMPLE: &str = "`\"filter_rules\": { \"folder\": \"inbox\", \"size\"
 
 impl Reader<'_> {
     pub(super) fn steps_trigger(&mut self, field: Field<'_>, workflow: &mut Workflow) {
-        let Some(fields) = self.map(field.node, "a trigger", TRIGGER, EXAMPLE) else { return };
+        let Some(fields) = self.steps_map(field.node, "a trigger", TRIGGER, EXAMPLE) else { return };
         self.steps_facts(&fields, FACTS);
         let event = given(&fields, "trigger_type_id").and_then(|field| self.name(field));
         let event = event.or_else(|| workflow.alias.clone()).unwrap_or_else(|| workflow.name.clone());

@@ -1,11 +1,13 @@
 //! Steps: what each does, then what surrounds it.
 
 use relais_plan::step::{Awaited, Branch, Kind, Step, StepError};
-use relais_plan::{Ask, Backoff, Call, Expr, LaneFailure, OnDeadline, OnLimit, Retry, Span, Task, Template, Until};
+use relais_plan::{
+    Ask, Backoff, Call, Escalation, Expr, LaneFailure, OnDeadline, OnLimit, People, Retry, Span, Task, Template, Until,
+};
 use serde_json::{Value, json};
 
 use super::Fields;
-use super::values::{budget, duration, expression, name_list, schema, template};
+use super::values::{budget, duration, expression, name_list, names, schema, template};
 use super::yaml::{Doc, Style};
 use crate::native::DEFAULT_MAX;
 use crate::values::{bare, literal};
@@ -30,8 +32,13 @@ fn step(step: &Step) -> Doc {
     fields.some("on_error", on_error(&step.on_error));
     fields.some("budget", budget(&step.budget));
     fields.some("on_missing", step.on_missing_null.then_some(Value::Null));
+    fields.some("save", (!step.save.is_empty()).then(|| assigned(&step.save)));
     fields.some("undo", step.undo.as_deref().map(self::step));
     fields.block()
+}
+
+fn assigned(values: &[(String, Template)]) -> Value {
+    Value::Object(values.iter().map(|(name, value)| (name.clone(), template(value))).collect())
 }
 
 fn condition(expr: &Expr) -> Value {
@@ -52,10 +59,11 @@ fn kind(fields: &mut Fields, step: &Step) {
             fields.put("steps", list(steps));
             lane_failure(fields, *on_failure);
         }
-        Kind::ForEach { items, steps, at_once, max, on_limit } => {
+        Kind::ForEach { items, steps, at_once, max, on_limit, on_failure } => {
             fields.put("for_each", self::items(items));
             fields.some("at_once", (*at_once > 1).then(|| json!(at_once)));
             limit(fields, *max, *on_limit);
+            lane_failure(fields, *on_failure);
             fields.put("do", list(steps));
         }
         Kind::Repeat { while_, until, delay_ms, steps, max, on_limit } => {
@@ -68,8 +76,7 @@ fn kind(fields: &mut Fields, step: &Step) {
         Kind::Wait(until) => wait(fields, until),
         Kind::StopIf(expr) => fields.put("stop_if", condition(expr)),
         Kind::Set(values) => {
-            let values = values.iter().map(|(name, value)| (name.clone(), template(value)));
-            fields.put("set", Value::Object(values.collect()));
+            fields.put("set", assigned(values));
         }
         Kind::Goto { to, max } => {
             fields.put("goto", Value::from(to.text.as_str()));
@@ -231,6 +238,7 @@ fn ask(ask: &Ask) -> Doc {
         json if *json == json!({ "type": "boolean" }) => fields.put("approve", json!(true)),
         _ => fields.put("answer", schema(&ask.answer)),
     }
+    people(&ask.people, &mut fields);
     fields.some("deadline", ask.deadline_ms.map(duration));
     if let OnDeadline::Value(value) = &ask.on_deadline {
         fields.put("on_deadline", json!({ "value": template(value) }));
@@ -239,6 +247,21 @@ fn ask(ask: &Ask) -> Doc {
         [(_, question)] => question.clone(),
         _ => fields.block(),
     }
+}
+
+pub(super) fn people(people: &People, fields: &mut Fields) {
+    fields.some("people", names(&people.users));
+    fields.some("approvals", people.approvals.map(Value::from));
+    fields.some("remind", people.remind_ms.map(duration));
+    fields.some("then", people.then.as_ref().map(escalation));
+}
+
+fn escalation(then: &Escalation) -> Doc {
+    let mut fields = Fields::default();
+    fields.put("after", duration(then.after_ms));
+    fields.some("people", names(&then.users));
+    fields.some("notify", names(&then.notify));
+    fields.short()
 }
 
 fn retry(retry: &Retry) -> Doc {

@@ -168,20 +168,28 @@ fn call() -> BoxedStrategy<(&'static str, Kind)> {
         ("tool", Call { task, input: None, input_schema: None, input_as: None, output_schema })
     });
     let workflow = (option::of(template()), option::of(schema())).prop_map(|(input, input_schema)| {
-        let task = Task::Workflow { workflow: "./child.yaml".into(), plan: PINNED.clone() };
+        let task = Task::Workflow { workflow: "./child.yaml".into(), plan: PINNED.clone(), takes: None };
         ("workflow", Call { task, input, input_schema, input_as: None, output_schema: None })
     });
     prop_oneof![agent, tool, workflow].prop_map(|(word, call)| (word, Kind::Call(Box::new(call)))).boxed()
 }
 
+fn insistent() -> People {
+    let then = Escalation { after_ms: 7_200_000, users: vec!["carol".into()], notify: vec!["ops".into()] };
+    People { users: vec!["ann".into()], approvals: Some(2), remind_ms: Some(86_400_000), then: Some(then) }
+}
+
 fn waiting() -> BoxedStrategy<(&'static str, Kind)> {
     let times = ["1s", "{{ input.a }}", "{{ input.a }}s"];
     let time = proptest::sample::select(times.to_vec()).prop_map(|text| Template::text(text, Span::default()).unwrap());
-    let ask = (prompt(), option::of(template()), schema(), option::of(1u64..9_000_000), option::of(template()));
-    let ask = ask.prop_map(|(question, show, answer, deadline_ms, value)| {
+    let people = prop_oneof![Just(People::default()), Just(insistent())];
+    let ask = (prompt(), option::of(template()), schema(), option::of(1u64..9_000_000), option::of(template()), people);
+    let ask = ask.prop_map(|(question, show, answer, deadline_ms, value, people)| {
+        let approvals = people.approvals.filter(|_| *answer.json() == json!({ "type": "boolean" }));
+        let people = People { approvals, ..people };
         let value = value.filter(|_| deadline_ms.is_some());
         let on_deadline = value.map_or(OnDeadline::Fail, OnDeadline::Value);
-        ("ask", Until::Person(Box::new(Ask { question, show, answer, deadline_ms, on_deadline })))
+        ("ask", Until::Person(Box::new(Ask { question, show, answer, deadline_ms, on_deadline, people })))
     });
     let plain = prop_oneof![
         time.prop_map(Until::For),
@@ -242,10 +250,11 @@ fn block(inner: BoxedStrategy<Step>) -> BoxedStrategy<(&'static str, Kind)> {
         });
     let group = (some, on_failure()).prop_map(|(steps, on_failure)| ("steps", Kind::Group { steps, on_failure }));
     let limit = prop_oneof![Just(OnLimit::Fail), Just(OnLimit::Truncate)];
-    let for_each =
-        (expr(), steps.clone(), 1u32..4, 90u32..110, limit).prop_map(|(items, steps, at_once, max, on_limit)| {
-            ("for_each", Kind::ForEach { items, steps, at_once, max, on_limit })
-        });
+    let for_each = (expr(), steps.clone(), 1u32..4, 90u32..110, limit, on_failure()).prop_map(
+        |(items, steps, at_once, max, on_limit, on_failure)| {
+            ("for_each", Kind::ForEach { items, steps, at_once, max, on_limit, on_failure })
+        },
+    );
     let repeat = (option::of(expr()), any::<bool>(), 0u64..2_000, steps, 90u32..110).prop_map(
         |(test, is_while, delay_ms, steps, max)| {
             let on_limit = if test.is_none() { OnLimit::Complete } else { OnLimit::Fail };
@@ -356,6 +365,8 @@ fn agent() -> BoxedStrategy<Agent> {
                     max_tokens,
                     temperature,
                     result_mark,
+                    result_limit: max_tokens.map(|tokens| 1_024 * u64::from(tokens)),
+                    on_cut: if max_turns > 29 { OnCut::Fail } else { OnCut::Continue },
                     span: Span::default(),
                 }
             },
@@ -387,13 +398,26 @@ fn trigger() -> BoxedStrategy<Trigger> {
             Trigger {
                 on,
                 timezone: is_clock.then(|| "Europe/Paris".into()),
-                overlap: if is_sent { Overlap::CancelRunning } else { Overlap::Skip },
+                overlap: match (is_sent, is_clock) {
+                    (true, _) => Overlap::CancelRunning,
+                    (false, true) => Overlap::Queue,
+                    (false, false) => Overlap::Skip,
+                },
                 catch_up: if is_clock { CatchUp::All } else { CatchUp::One },
                 input,
                 filter: match (is_sent, is_signed) {
                     (true, false) => json!("event.data.a > 1"),
                     (true, true) => json!({ "a.b[0]": "{{ x }}", "['c d']": { "not": { "in": [1, null] } } }),
                     (false, _) => Value::Null,
+                },
+                pace: match (is_sent, is_signed) {
+                    (true, false) => Pace { debounce_ms: Some(1_500), ..Pace::default() },
+                    (true, true) => Pace {
+                        batch: Some(BatchOf { size: 3, within_ms: 60_000 }),
+                        throttle: Some(Throttle { max: 10, per_ms: 3_600_000 }),
+                        ..Pace::default()
+                    },
+                    (false, _) => Pace::default(),
                 },
             }
         })
@@ -427,19 +451,31 @@ fn workflow() -> BoxedStrategy<Workflow> {
                 output,
                 output_schema,
                 agents: agents.into_iter().collect(),
-                tools: [("mcp:shop/*".to_owned(), ToolRule { effect: Some(Effect::Read), ..ToolRule::default() })]
-                    .into(),
-                limits: Limits { budget, timeout_ms, inline_bytes, large_values, shutdown_timeout_ms: timeout_ms },
+                tools: [
+                    ("mcp:shop/*".to_owned(), ToolRule { effect: Some(Effect::Read), ..ToolRule::default() }),
+                    ("pay".to_owned(), ToolRule { approve: Some(true), people: insistent(), ..ToolRule::default() }),
+                ]
+                .into(),
+                limits: Limits {
+                    budget,
+                    timeout_ms,
+                    inline_bytes,
+                    large_values,
+                    shutdown_timeout_ms: timeout_ms,
+                    max_recoveries: if more { 9 } else { 5 },
+                },
                 on_failure: if more { RunFailure::Undo } else { RunFailure::Fail },
                 on_tool_drift: if more { OnToolDrift::Fail } else { OnToolDrift::Warn },
                 triggers,
                 notify: Notify {
                     on_complete: more,
                     on_failure: more,
+                    on_waiting: more,
                     webhook: more.then(|| "https://example.org/a?b=1".to_owned()),
                     email: if more { vec!["a@example.org".to_owned()] } else { Vec::new() },
                     ..Notify::default()
                 },
+                tags: [("team".to_owned(), "sales".to_owned())].into_iter().filter(|_| more).collect(),
                 ..Workflow::default()
             }
         })

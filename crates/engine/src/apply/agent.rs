@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::agent::breaker::{self, Heard};
 use crate::command::*;
 use crate::event::*;
 use crate::run::*;
@@ -17,7 +18,9 @@ impl AgentWork {
                 Some(at) => said.remove(at).clone(),
                 None => used.as_message(),
             };
-            self.note_repeat(&used.call, &message);
+            if let Message::Tool { text, .. } = &message {
+                breaker::note(&mut self.recent, Heard::new(&used.call, text, used.is_invalid()));
+            }
             self.messages.push(message);
         }
         let asked_again = !self.messages.is_empty() && said.iter().any(|m| matches!(m, Message::User { .. }));
@@ -49,13 +52,6 @@ impl AgentWork {
             UseState::New | UseState::Approved(_) | UseState::Returned(_) | UseState::Failed(_) => None,
         });
         self.asked.into_iter().chain(self.resting).chain(used).collect()
-    }
-
-    fn note_repeat(&mut self, call: &ToolUse, result: &Message) {
-        let Message::Tool { text, .. } = result else { return };
-        let this = (call.tool.clone(), call.arguments.clone(), text.clone());
-        self.repeats = if self.last_use.as_ref() == Some(&this) { self.repeats + 1 } else { 1 };
-        self.last_use = Some(this);
     }
 
     pub(super) fn set_use(&mut self, use_id: &str, state: UseState) {
@@ -148,9 +144,14 @@ impl AgentWork {
 }
 
 impl Use {
+    /// The tool does not take the arguments.
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(&self.state, UseState::Failed(failure) if failure.kind == ErrorKind::Schema)
+    }
+
     fn as_message(&self) -> Message {
         let (text, failed) = match &self.state {
-            UseState::Returned(value) => (value.in_text(), false),
+            UseState::Returned(value) => (value.in_text().into_owned(), false),
             UseState::Failed(failure) => (failure.to_string(), true),
             UseState::New | UseState::Approving(_) | UseState::Approved(_) | UseState::Asked(_) => {
                 ("this call was not made".to_owned(), true)

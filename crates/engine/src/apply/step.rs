@@ -45,7 +45,8 @@ impl Instance {
         self.before = former.before;
         self.entered_at = former.entered_at;
         if let (true, Work::Agent(mut agent)) = (kept, former.work) {
-            (agent.turns, agent.corrections, agent.empties, agent.repeats, agent.model) = (0, 0, 0, 0, 0);
+            (agent.turns, agent.corrections, agent.empties, agent.model) = (0, 0, 0, 0);
+            agent.recent.clear();
             (agent.failed, agent.asked, agent.resting, agent.rested) = (None, None, None, false);
             self.work = Work::Agent(agent);
         }
@@ -83,7 +84,10 @@ impl Instance {
 
     pub(super) fn ask(&mut self, id: CommandId, command: &Command) {
         match command {
-            Command::CallModel { say, .. } => self.with_agent(|agent| agent.ask_model(id, say)),
+            Command::CallModel { say, lend, .. } => self.with_agent(|agent| {
+                agent.lent.extend_from_slice(lend);
+                agent.ask_model(id, say);
+            }),
             Command::CallTool { use_id: Some(use_id), effect, .. } => {
                 self.with_agent(|agent| {
                     agent.once |= *effect == Effect::Once;

@@ -296,7 +296,7 @@ impl<'c> Driver<'c> {
         let mut rewind = rewind::rewind(program, &self.run, path)?;
         let opened = Opened { run: RunId::from_u128(8), ..self.run.opened.clone() };
         (rewind.forked_from, rewind.opened) = (Some(self.run.id()), Some(Box::new(opened)));
-        self.journal = rewind::translate(&self.journal, program, program)?;
+        self.journal = rewind::translate(&self.journal, program, program).entries;
         self.run = Run::fold(&self.journal).map_err(|e| e.to_string())?;
         self.signal(Signal::Rewound(rewind))
     }

@@ -90,9 +90,10 @@ impl Teller<'_> {
     fn command(&self, command: &Command) -> String {
         let since = |at: &Millis| relais_plan::time::format_duration((at - self.story.run.started_at) as u64);
         match command {
-            Command::CallModel { model, say, .. } => {
+            Command::CallModel { model, say, lend, .. } => {
                 let said: Vec<String> = say.iter().map(message).collect();
-                cut(format!("model {model} {}", said.join(" | ")))
+                let lent = if lend.is_empty() { String::new() } else { format!(" (lends {})", lend.join(", ")) };
+                format!("{}{lent}", cut(format!("model {model} {}", said.join(" | "))))
             }
             Command::CallTool { tool, arguments, effect, .. } => {
                 let once = if *effect == relais_plan::Effect::Once { " once" } else { "" };
@@ -179,6 +180,7 @@ fn signalled(signal: &Signal) -> String {
 fn stored(stored: &Stored) -> String {
     match stored {
         Stored::Value(value) => cut(value.to_string()),
+        Stored::Blob(blob) if stored.is_cut() => format!("<{} bytes, told in part>", blob.bytes),
         Stored::Blob(blob) => format!("<{} bytes>", blob.bytes),
     }
 }

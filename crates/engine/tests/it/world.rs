@@ -54,7 +54,7 @@ impl World<'_> {
         let ordinal = asked.count();
         let scripted: Vec<_> = self.case.lines.iter().filter_map(|l| scripted(l, &key)).collect();
         let (after_ms, reply) = scripted[ordinal.min(scripted.len() - 1)];
-        self.comes(&owed.command, *after_ms, reply)
+        self.comes((&owed.command, owed.node), *after_ms, reply)
     }
 
     /// The most special key that the script has for a command.
@@ -72,7 +72,7 @@ impl World<'_> {
         keys.into_iter().find(|key| self.case.lines.iter().any(|l| scripted(l, key).is_some()))
     }
 
-    fn comes(&self, command: &Command, after_ms: u64, reply: &Scripted) -> Comes {
+    fn comes(&self, (command, node): (&Command, relais_plan::NodeId), after_ms: u64, reply: &Scripted) -> Comes {
         if let (Command::AskPerson(_), Scripted::Value(value)) = (command, reply) {
             return Comes::Word(after_ms, value.clone());
         }
@@ -84,7 +84,7 @@ impl World<'_> {
                 Body::Ended { status: RunStatus::Completed, output: Stored::Value(value.clone()), error: None }
             }
             (_, Scripted::Value(value)) if !matches!(command, Command::CallModel { .. }) => {
-                let (value, blob) = Stored::new(value.clone(), self.program.plan.limits.inline_bytes);
+                let (value, blob) = self.program.result(node, value.clone(), relais_plan::DEFAULT_RESULT_LIMIT);
                 blobs.extend(blob.map(|(_, bytes)| bytes));
                 Body::Returned { value, artifacts: Vec::new() }
             }

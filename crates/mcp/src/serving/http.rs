@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ProtocolVersion, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,7 @@ const SESSIONS_MAX: usize = 256;
 /// A client that comes back later than this begins anew.
 const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
 const SESSION_HEADER: &str = "mcp-session-id";
+const VERSION_HEADER: &str = "mcp-protocol-version";
 
 pub type HttpBody = BoxBody<Bytes, Infallible>;
 
@@ -181,6 +182,12 @@ impl Inner {
     }
 
     async fn route(&self, request: Request<Full<Bytes>>, caller: &Caller) -> Answer {
+        if is_stateless(request.headers())
+            && let Some(message) = self.understood(&request).await?
+            && let Some(answer) = message::of_the_other_era(&message)
+        {
+            return Err(json(StatusCode::NOT_FOUND, &answer));
+        }
         let id = request.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if let Some(id) = id {
             if self.sessions.is_of_another(&id, caller.name()) {
@@ -188,7 +195,11 @@ impl Inner {
                 return Err(plain(StatusCode::NOT_FOUND, "Not Found: Session not found"));
             }
             self.understood(&request).await?;
-            return Ok(self.with_sessions.handle(request).await);
+            let ends = request.method() == Method::DELETE;
+            let answer = self.with_sessions.handle(request).await;
+            // What official clients take for a session that has ended; to some, 202 means that it has not.
+            let is_over = ends && answer.status() == StatusCode::ACCEPTED;
+            return Ok(if is_over { empty(StatusCode::NO_CONTENT) } else { answer });
         }
         if request.method() != Method::POST {
             return Ok(self.with_sessions.handle(request).await);
@@ -223,6 +234,12 @@ impl Inner {
         }
         Ok(response)
     }
+}
+
+/// Does the request belong to the stateless era?
+fn is_stateless(headers: &http::HeaderMap) -> bool {
+    let version = headers.get(VERSION_HEADER).and_then(|version| version.to_str().ok());
+    version == Some(ProtocolVersion::V_2026_07_28.as_str())
 }
 
 fn opens(message: &ClientJsonRpcMessage) -> bool {

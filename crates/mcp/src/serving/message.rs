@@ -1,6 +1,6 @@
 //! Bytes that a client sent, as a message; if they are none, what to answer.
 
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 
 /// None if there is nothing to do and nothing to answer: a notification that nobody knows.
@@ -22,6 +22,21 @@ pub fn read(bytes: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Box<ServerJson
     }
     let message = "The message is not JSON-RPC 2.0: it needs `jsonrpc`, `method` and, to be answered, `id`.";
     Err(refusal(ErrorData::invalid_request(message, None), id))
+}
+
+/// The answer to a method that the stateless era does not have; none if it has it.
+pub fn of_the_other_era(message: &ClientJsonRpcMessage) -> Option<Box<ServerJsonRpcMessage>> {
+    let ClientJsonRpcMessage::Request(asked) = message else { return None };
+    // By its name, whatever its params are.
+    let method = asked.request.method();
+    let instead = match method {
+        "initialize" => "`server/discover` says what this server has",
+        "resources/subscribe" => "`subscriptions/listen` tells of changes",
+        "resources/unsubscribe" => "end the request that listens",
+        _ => return None,
+    };
+    let message = format!("There is no method `{method}` in protocol version 2026-07-28; {instead}.");
+    Some(refusal(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None), Some(asked.id.clone())))
 }
 
 pub fn too_large(limit: usize) -> Box<ServerJsonRpcMessage> {

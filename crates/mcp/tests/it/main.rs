@@ -1,11 +1,12 @@
 //! Against real servers and clients, and a server that misbehaves on purpose.
 //!
 //! Needs in the folder RELAIS_TEST_PEERS, put there by `cargo xtask test`: `node_modules/` with npm
-//! `@modelcontextprotocol/server-everything` and `@modelcontextprotocol/server-filesystem`, and `venv/` with PyPI
-//! `mcp`. The misbehaving server needs `python3` alone.
+//! `@modelcontextprotocol/server-everything`, `@modelcontextprotocol/server-filesystem` and two lines of
+//! `@modelcontextprotocol/conformance`, and `venv/` with PyPI `mcp`. The misbehaving server needs `python3` alone.
 
 #![allow(clippy::unwrap_used)]
 
+mod conformance;
 mod fake;
 mod misbehaving;
 mod peers;

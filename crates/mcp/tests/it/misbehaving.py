@@ -11,6 +11,7 @@ TOOLS = ["echo", "key", "die", "hang", "garbage", "flood", "wrong_id", "fail", "
 TOOLS += ["wait", "cancelled"]
 listed = list(TOOLS)
 cancelled = []
+unanswered = []
 
 
 def send(message):
@@ -76,6 +77,13 @@ def tools(params):
 
 def answer(message):
     method, number = message.get("method"), message.get("id")
+    if MODE == "deaf" and method == "server/discover":
+        return
+    if MODE == "late" and method == "server/discover":
+        return unanswered.append(number)
+    for late in unanswered:
+        send({"id": late, "error": {"code": -32601, "message": "Method not found"}})
+    unanswered.clear()
     if method == "initialize":
         info = {"name": "misbehaving", "version": "1"}
         capabilities = {"tools": {"listChanged": True}}
@@ -93,6 +101,9 @@ def answer(message):
         send({"id": number, "error": {"code": -32601, "message": "Method not found"}})
 
 
+if "STARTS" in os.environ:
+    with open(os.environ["STARTS"], "a") as starts:
+        starts.write("started\n")
 if MODE == "exit":
     sys.exit("cannot find my settings")
 if MODE == "flood":

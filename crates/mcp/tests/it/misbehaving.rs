@@ -52,6 +52,25 @@ async fn a_server_that_ends_at_an_unknown_method_gets_the_old_handshake() {
 }
 
 #[tokio::test]
+async fn a_server_is_started_once_however_it_takes_the_first_question() {
+    let folder = tempfile::tempdir().unwrap();
+    // It knows the question, does not answer what it does not know, or answers only when it has been asked again.
+    for mode in ["good", "deaf", "late"] {
+        let starts = folder.path().join(mode);
+        let mut config = ServerConfig {
+            command: Some("python3".into()),
+            args: vec![fixture("misbehaving.py"), mode.into()],
+            ..ServerConfig::default()
+        };
+        config.env = BTreeMap::from([("STARTS".to_owned(), starts.to_str().unwrap().to_owned())]);
+        let server = Server::new("shop", config, Limits { start: Duration::from_secs(9) });
+        assert_eq!(server.protocol().await.unwrap(), "2025-11-25", "{mode}");
+        assert_eq!(call(&server, "echo", PATIENT).await.unwrap(), json!({"echo": {"a": 1}}), "{mode}");
+        assert_eq!(std::fs::read_to_string(starts).unwrap(), "started\n", "{mode}");
+    }
+}
+
+#[tokio::test]
 async fn endless_lists_are_refused() {
     check(server("many", PATIENT).list_tools().await.unwrap_err(), Kind::Protocol, false, &["more than 1000 tools"]);
     check(

@@ -14,7 +14,7 @@ use crate::{KEY, PATIENT, fields, fixture, stdio};
 /// Ports may be taken between the moment they are found free and the moment they are used.
 const TRIES: usize = 5;
 
-fn peers() -> PathBuf {
+pub fn peers() -> PathBuf {
     let folder = std::env::var_os("RELAIS_TEST_PEERS");
     folder.expect("RELAIS_TEST_PEERS is not set; `cargo xtask test` installs the peers and sets it").into()
 }
@@ -46,13 +46,13 @@ async fn listening(mut command: Command, ready: &str) -> Option<(Child, String)>
     None
 }
 
-async fn everything_over_http() -> (Child, String) {
+async fn everything_over_http(transport: &str, path: &str) -> (Child, String) {
     for _ in 0..TRIES {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("node");
-        command.arg(node_package("server-everything")).arg("streamableHttp").env("PORT", port.to_string());
-        if let Some((child, _)) = listening(command, "listening on port").await {
-            return (child, format!("http://127.0.0.1:{port}/mcp"));
+        command.arg(node_package("server-everything")).arg(transport).env("PORT", port.to_string());
+        if let Some((child, _)) = listening(command, "on port").await {
+            return (child, format!("http://127.0.0.1:{port}/{path}"));
         }
     }
     panic!("the server does not start");
@@ -100,7 +100,13 @@ async fn everything_stdio() {
 
 #[tokio::test]
 async fn everything_streamable_http() {
-    let (_child, url) = everything_over_http().await;
+    let (_child, url) = everything_over_http("streamableHttp", "mcp").await;
+    use_everything(http(url)).await;
+}
+
+#[tokio::test]
+async fn everything_over_the_http_transport_of_2024() {
+    let (_child, url) = everything_over_http("sse", "sse").await;
     use_everything(http(url)).await;
 }
 

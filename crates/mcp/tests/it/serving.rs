@@ -230,3 +230,41 @@ async fn going_away_in_the_stateless_era_cancels_the_call() {
     drop(answer);
     site.fake.until_cancelled(1).await;
 }
+
+#[tokio::test]
+async fn what_the_stateless_era_has_not_is_not_found() {
+    let site = site(HttpOptions::default()).await;
+    let hello = json!({"protocolVersion": STATELESS, "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}});
+    let of_fake = json!({"uri": "fake://one"});
+    for (method, params) in
+        [("initialize", hello), ("resources/subscribe", of_fake.clone()), ("resources/unsubscribe", of_fake)]
+    {
+        let answer = site.ask_alone(method, None, params).await;
+        assert_eq!(answer.status(), 404, "{method}");
+        let answer = last(answer).await;
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32601), &json!("x")), "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(method), "{answer}");
+    }
+    assert_eq!(site.service.sessions(), 0);
+    assert_eq!(site.ask_alone("tools/list", None, json!({})).await.status(), 200);
+}
+
+#[tokio::test]
+async fn what_is_answered_is_declared() {
+    let site = site(HttpOptions::default()).await;
+    let found = last(site.ask_alone("server/discover", None, json!({})).await).await;
+    let prompts = last(site.ask_alone("prompts/list", None, json!({})).await).await;
+    assert!(found["result"]["capabilities"]["prompts"].is_object(), "{found}");
+    assert_eq!(prompts["result"]["prompts"], json!([]), "{prompts}");
+}
+
+#[tokio::test]
+async fn a_session_ends_as_official_clients_expect() {
+    let site = site(HttpOptions::default()).await;
+    let (_, id) = site.open("2025-11-25", "owner").await;
+    let delete = || site.client.delete(&site.url).header("mcp-session-id", &id);
+    assert_eq!((delete().send().await.unwrap().status().as_u16(), site.service.sessions()), (204, 0));
+    assert_eq!(site.ask(Some(&id), "tools/list", json!({})).await.status(), 404);
+    let stateless = site.client.delete(&site.url).header("mcp-protocol-version", STATELESS);
+    assert_eq!(stateless.send().await.unwrap().status(), 405);
+}

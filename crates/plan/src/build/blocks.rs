@@ -199,7 +199,7 @@ fn sinks(after: &[Vec<u32>]) -> Vec<u32> {
 }
 
 /// The lanes in an order in which each comes after those it needs; lanes on or behind a cycle are missing.
-pub(super) fn topological(after: &[Vec<u32>]) -> Vec<u32> {
+pub(crate) fn topological(after: &[Vec<u32>]) -> Vec<u32> {
     let mut dependents = vec![Vec::new(); after.len()];
     let mut open: Vec<usize> = after.iter().map(Vec::len).collect();
     for (lane, needs) in after.iter().enumerate() {

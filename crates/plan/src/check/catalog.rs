@@ -19,7 +19,7 @@ pub(super) type Tools<'w> = HashMap<&'w str, &'w Value>;
 pub(super) fn check(plan: &Plan, flow: &Flow<'_>, tools: Option<&Tools<'_>>, world: &dyn World) -> Problems {
     let mut problems = Vec::new();
     let mut suggestions = Suggestions::default();
-    agents(plan, &mut suggestions, &mut problems);
+    agents(plan, world, &mut suggestions, &mut problems);
     if let Some(tools) = tools {
         let configured = world.servers();
         let shelf = Shelf::new(plan, tools, &configured);
@@ -33,15 +33,19 @@ pub(super) fn check(plan: &Plan, flow: &Flow<'_>, tools: Option<&Tools<'_>>, wor
     problems
 }
 
-fn agents(plan: &Plan, suggestions: &mut Suggestions, problems: &mut Problems) {
+fn agents(plan: &Plan, world: &dyn World, suggestions: &mut Suggestions, problems: &mut Problems) {
+    let is_unknown = |op: &Op| agent_of(op).is_some_and(|name| !plan.agents.contains_key(name));
+    let kept = if plan.nodes.iter().any(|node| is_unknown(&node.op)) { world.agents() } else { Vec::new() };
+    let known = || plan.agents.keys().chain(&kept).map(String::as_str);
     let mut used = HashSet::new();
     for node in &plan.nodes {
         let Some(name) = agent_of(&node.op) else { continue };
         used.insert(name);
         if !plan.agents.contains_key(name) {
-            let help = match suggestions.nearest(name, plan.agents.keys().map(String::as_str)) {
+            let help = match suggestions.nearest(name, known()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("agents are: {}", listed(plan.agents.keys().map(String::as_str))),
+                None if known().next().is_none() => "declare it under `agents`, or keep it first".to_owned(),
+                None => format!("agents are: {}", listed(known())),
             };
             problems.push(Problem::error(node.span, format!("no agent is called `{name}`")).help(help));
         }

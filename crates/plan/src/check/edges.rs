@@ -62,13 +62,23 @@ impl<'p> Edges<'p> {
                 (call.input.as_ref(), wanted, format!("agent `{agent}`"))
             }
             Task::Tool { tool, with } => (Some(with), tools.get(tool.as_str()).copied(), format!("tool `{tool}`")),
-            Task::Workflow { workflow, .. } => {
-                let wanted = call.input_schema.as_ref().map(Schema::json);
-                (call.input.as_ref(), wanted, format!("workflow `{workflow}`"))
+            Task::Workflow { workflow, takes, .. } => {
+                let taker = format!("workflow `{workflow}`");
+                self.child(call, takes.as_ref(), &mut Place { span, view, taker: taker.clone(), path: Vec::new() });
+                (call.input.as_ref(), call.input_schema.as_ref().map(Schema::json), taker)
             }
         };
         if let (Some(given), Some(wanted)) = (given, wanted) {
             self.fits(given, wanted, &mut Place { span, view, taker, path: Vec::new() });
+        }
+    }
+
+    /// A child run that is given nothing gets an empty input.
+    fn child(&mut self, call: &'p Call, takes: Option<&'p Schema>, place: &mut Place) {
+        let Some(takes) = takes else { return };
+        match &call.input {
+            Some(given) => self.fits(given, takes.json(), place),
+            None => self.map(&[], takes.json(), place),
         }
     }
 

@@ -81,6 +81,8 @@ impl Reader {
         step.timeout_ms = file["timeout"].as_u64();
         step.budget = Budget { usd_nanos: file["usd"].as_u64(), ..Budget::default() };
         step.undo = file.get("undo").map(|undo| Box::new(self.step(undo)));
+        let saved = file.get("save").into_iter().flat_map(entries);
+        step.save = saved.map(|(name, value)| (name.clone(), template(value, span).unwrap())).collect();
         step.on_missing_null = file["on_missing"] == json!("null");
         step.on_error = match &file["on_error"] {
             Value::String(_) => StepError::Continue,
@@ -127,6 +129,7 @@ impl Reader {
                 at_once: file["at_once"].as_u64().unwrap_or(1) as u32,
                 max: max.unwrap_or(100),
                 on_limit: OnLimit::Fail,
+                on_failure: LaneFailure::Cancel,
             },
             "repeat" => Kind::Repeat {
                 while_: expr(&file["while"], span),
@@ -144,6 +147,7 @@ impl Reader {
                 answer: schema(&file["answer"]).unwrap_or(Schema::new(json!({"type": "boolean"}))),
                 deadline_ms: None,
                 on_deadline: OnDeadline::Fail,
+                people: Default::default(),
             }))),
             "stop_if" => Kind::StopIf(expr(main, span).unwrap()),
             "set" => Kind::Set(entries(main).map(|(k, v)| (k.clone(), template(v, span).unwrap())).collect()),
@@ -163,7 +167,11 @@ fn call(word: &str, file: &Value, span: Span) -> Call {
     let task = match word {
         "agent" => Task::Agent { agent: named, prompt: template(&file["prompt"], span) },
         "tool" => Task::Tool { tool: named, with: template(&file["with"], span).unwrap_or(Template::Map(Vec::new())) },
-        _ => Task::Workflow { workflow: named, plan: String::new() },
+        _ => Task::Workflow {
+            workflow: named,
+            plan: String::new(),
+            takes: file.get("takes").map(|schema| Schema::new(schema.clone())),
+        },
     };
     let input = template(&file["input"], span);
     Call {

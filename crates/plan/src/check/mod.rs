@@ -10,8 +10,10 @@ mod edges;
 pub(crate) mod fixture;
 mod flow;
 mod graph;
+mod labels;
 mod names;
 mod shape;
+mod variables;
 
 use crate::{Plan, Problems};
 
@@ -21,6 +23,10 @@ pub trait World {
     fn tools(&self) -> Option<Vec<(String, serde_json::Value)>>;
     /// MCP servers that the configuration names. Their tools may be unknown until somebody asks them.
     fn servers(&self) -> Vec<String>;
+    /// Agents that are kept outside the file and that it may name.
+    fn agents(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Dollars per token are known for this model (needed where there is a USD budget).
     fn price_known(&self, model: &str) -> bool;
 }
@@ -34,6 +40,7 @@ pub fn check(plan: &Plan, world: &dyn World) -> Problems {
         known.as_ref().map(|tools| tools.iter().map(|(name, schema)| (name.as_str(), schema)).collect());
     let mut problems = names::Names::new(plan, &flow, &keys).check();
     problems.extend(edges::Edges::new(plan, &flow, &keys).check(tools.as_ref().unwrap_or(&Default::default())));
+    problems.extend(labels::check(plan));
     problems.extend(bounds::check(plan, &flow));
     problems.extend(catalog::check(plan, &flow, tools.as_ref(), world));
     in_order(problems)

@@ -1,10 +1,11 @@
 //! Every expression of a plan, seen from where it stands: do the names exist, can the steps have run, do the fields
 //! below them exist, is a condition a condition.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::flow::{Blind, Flow, Place, Sight, View};
 use super::shape::{self, Miss, Shape};
+use super::variables::{Set, Variables};
 use crate::expr::{Part, Root};
 use crate::path::{self, Segment};
 use crate::problem::Suggestions;
@@ -22,7 +23,7 @@ pub(super) struct Names<'p> {
     plan: &'p Plan,
     flow: &'p Flow<'p>,
     keys: &'p Keys<'p>,
-    variables: BTreeSet<&'p str>,
+    variables: Variables<'p>,
     problems: Problems,
     suggestions: Suggestions,
     /// Asked all at once at the end.
@@ -46,6 +47,8 @@ struct Site {
     lenient: bool,
     /// It is the filter of a wait for an event.
     filter: bool,
+    /// The author has said what to take where it is missing.
+    excused: bool,
 }
 
 /// What an expression must give.
@@ -60,7 +63,7 @@ const SHOWN_NAMES: usize = 8;
 
 impl<'p> Names<'p> {
     pub fn new(plan: &'p Plan, flow: &'p Flow<'p>, keys: &'p Keys<'p>) -> Names<'p> {
-        let variables = plan.nodes.iter().flat_map(|n| n.assign.iter().map(|(name, _)| name.as_str())).collect();
+        let variables = Variables::new(flow);
         let suggestions = Suggestions::default();
         Names { plan, flow, keys, variables, problems: Vec::new(), suggestions, pending: Vec::new() }
     }
@@ -72,7 +75,7 @@ impl<'p> Names<'p> {
             }
         }
         if let Some(output) = &self.plan.output {
-            self.template(output, Site { view: View::PlanEnd, lenient: false, filter: false });
+            self.template(output, Site { view: View::PlanEnd, lenient: false, filter: false, excused: false });
         }
         self.settle()
     }
@@ -89,7 +92,7 @@ impl<'p> Names<'p> {
 
     fn node(&mut self, id: NodeId) {
         let node = self.plan.node(id);
-        let start = Site { view: View::Start(id), lenient: node.on_missing_null, filter: false };
+        let start = Site { view: View::Start(id), lenient: node.on_missing_null, filter: false, excused: false };
         let end = Site { view: View::End(id), ..start };
         if let Some(when) = &node.when {
             self.expression(when, start, Want::Truth);
@@ -154,11 +157,14 @@ impl<'p> Names<'p> {
     }
 
     fn template(&mut self, template: &'p Template, site: Site) {
-        template.visit(&mut |refs, span| refs.iter().for_each(|reference| self.reference(reference, span, site)));
+        template.visit_all(&mut |reference, span, excused| {
+            self.reference(reference, span, Site { excused, ..site });
+        });
     }
 
     fn expression(&mut self, expr: &'p Expr, site: Site, want: Want) {
         for (position, reference) in expr.refs().iter().enumerate() {
+            let site = Site { excused: expr.is_excused(position), ..site };
             self.reference(reference, expr.ref_span(position), site);
         }
         let Some(types) = known_shape(self.flow, self.keys, expr, site.view).and_then(Shape::types) else {
@@ -199,7 +205,7 @@ impl<'p> Names<'p> {
                 self.refuse(span, "`event` is known only in the filter of a wait for an event", help);
             }
             Root::Previous => self.previous(span, site.view),
-            Root::Vars => self.variable(path.first(), span),
+            Root::Vars => self.variable(path.first(), span, site),
             Root::Step { key, part } => return self.step(key, *part, span, site.view),
             Root::Item | Root::Index | Root::Loop | Root::Event => {}
             Root::Earlier | Root::Input | Root::Trigger | Root::Run | Root::Workflow | Root::Now => {}
@@ -211,18 +217,43 @@ impl<'p> Names<'p> {
         self.problems.push(Problem::error(span, message).help(help));
     }
 
-    fn variable(&mut self, name: Option<&Segment>, span: Span) {
+    fn variable(&mut self, name: Option<&Segment>, span: Span, site: Site) {
         let Some(Segment::Key(name)) = name else { return };
-        if self.variables.contains(name.as_str()) {
+        if !self.variables.setters(name).is_empty() {
+            if !site.lenient && !site.excused {
+                self.problems.extend(self.may_be_unset(name, span, site.view));
+            }
             return;
         }
-        let near = self.suggestions.nearest(name, self.variables.iter().copied());
+        let names = self.variables.names();
+        let near = self.suggestions.nearest(name, names.clone());
         let help = match near {
             Some(near) => format!("did you mean `vars.{near}`?"),
-            None if self.variables.is_empty() => format!("write it first: `set: {{ {name}: … }}`"),
-            None => format!("variables that are set: {}", listed(self.variables.iter().copied())),
+            None if names.clone().next().is_none() => format!("write it first: `set: {{ {name}: … }}`"),
+            None => format!("variables that are set: {}", listed(names)),
         };
         self.problems.push(Problem::error(span, format!("no step sets the variable `{name}`")).help(help));
+    }
+
+    /// A variable that is not set on every way to where it is read.
+    fn may_be_unset(&self, name: &str, span: Span, view: View) -> Option<Problem> {
+        let setters = self.variables.setters(name);
+        let keys = || listed(setters.iter().map(|setter| self.plan.node(*setter).key.as_str()));
+        match self.variables.is_set(name, view) {
+            Set::Always => None,
+            Set::Never => {
+                let message = format!("the variable `{name}` cannot be set here: only {} sets it", keys());
+                Some(Problem::error(span, message).help("set it in a step that comes before on every way"))
+            }
+            Set::Sometimes => {
+                let way = match setters {
+                    [setter] => self.variables.way_around(*setter, view),
+                    _ => format!("if none of {} runs before", keys()),
+                };
+                let help = format!("set it before, or say what to take then: `vars.{name} | default(…)`");
+                Some(Problem::warning(span, format!("the variable `{name}` is not set {way}")).help(help))
+            }
+        }
     }
 
     fn step(&mut self, key: &'p str, part: Part, span: Span, view: View) -> Option<NodeId> {

@@ -1,6 +1,8 @@
 //! What is known of the form of a value before anything has run: schemas, and the outputs that blocks make.
 
-use serde_json::Value;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
 
 use super::flow::Flow;
 use crate::expr::{Part, Root};
@@ -31,8 +33,17 @@ pub(super) struct Miss<'p> {
 
 const ENTRY: &[&str] = &["output", "status", "error", "agent"];
 const LOOP: &[&str] = &["results", "count", "ended_by"];
-const RUN: &[&str] = &["id", "user", "thread", "files"];
 const WORKFLOW: &[&str] = &["name"];
+static RUN: LazyLock<Value> = LazyLock::new(|| {
+    let (text, count) = (json!({ "type": "string" }), json!({ "type": "integer" }));
+    let usage = json!({
+        "usd": { "type": "number" }, "tokens": count, "prompt_tokens": count, "completion_tokens": count,
+        "model_calls": count, "tool_calls": count,
+    });
+    let usage = json!({ "type": "object", "properties": usage });
+    let fields = json!({ "id": text, "user": text, "thread": text, "files": text, "usage": usage });
+    json!({ "type": "object", "properties": fields })
+});
 /// What makes the form of a value depend on more than its own `properties`.
 const INDIRECT: &[&str] = &["$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "not"];
 
@@ -40,7 +51,7 @@ const INDIRECT: &[&str] = &["$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "i
 pub(super) fn of_root<'p>(flow: &Flow<'p>, root: &Root, target: Option<NodeId>) -> Shape<'p> {
     match root {
         Root::Input => flow.plan.input_schema.as_ref().map_or(Shape::Any, |schema| Shape::Json(schema.json())),
-        Root::Run => Shape::Fixed(RUN),
+        Root::Run => Shape::Json(&RUN),
         Root::Workflow => Shape::Fixed(WORKFLOW),
         Root::Step { part, .. } => target.map_or(Shape::Any, |node| of_part(flow, node, *part)),
         Root::Trigger | Root::Previous | Root::Item | Root::Index | Root::Loop | Root::Vars => Shape::Any,

@@ -27,6 +27,10 @@ impl World for Known {
         vec!["post".to_owned()]
     }
 
+    fn agents(&self) -> Vec<String> {
+        vec!["kept_elsewhere".to_owned()]
+    }
+
     fn price_known(&self, model: &str) -> bool {
         model == "openai/gpt-4o-mini"
     }
@@ -231,6 +235,81 @@ fn outputs_of_parallels() {
     );
 }
 
+/// Reads the variable `x` behind these steps; it is not set where the words say.
+#[track_caller]
+fn behind(before: Value, way: Option<&str>) {
+    let read = json!({"id": "t", "tool": "read_file", "when": "vars.x == 1"});
+    let steps_: Vec<Value> = before.as_array().unwrap().iter().cloned().chain([read]).collect();
+    let help = "set it before, or say what to take then: `vars.x | default(…)`";
+    let told = way.map(|way| format!("warning: the variable `x` is not set {way} | {help}"));
+    steps(json!(steps_), &told.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn variables_are_set_on_every_way() {
+    let set = |id: &str| json!({"id": id, "set": {"x": 1}});
+    let when = |id: &str| json!({"id": id, "set": {"x": 1}, "when": "input.flag"});
+    behind(json!([set("a")]), None);
+    behind(json!([when("a")]), Some("if `a` is skipped"));
+    behind(json!([{"id": "i", "if": "input.flag", "then": [set("a")]}]), Some("if `i` does not lead to `a`"));
+    behind(json!([{"id": "i", "if": "input.flag", "then": [set("a")], "else": [set("b")]}]), None);
+    behind(json!([{"id": "e", "for_each": "input.many", "do": [set("a")]}]), Some("if `e` makes no turn"));
+    behind(json!([{"id": "r", "repeat": [set("a")], "until": "input.flag"}]), None);
+    behind(json!([{"id": "p", "parallel": [set("a"), step("b")]}]), None);
+    behind(json!([{"id": "p", "parallel": [when("a"), step("b")]}]), Some("if `a` is skipped"));
+    behind(json!([when("a"), set("b")]), None);
+    behind(json!([when("a"), when("b")]), Some("if none of `a`, `b` runs before"));
+    behind(json!([{"id": "s", "stop_if": "input.flag"}, set("a")]), None);
+    let saves = json!({"id": "s", "tool": "read_file", "on_error": "continue", "save": {"x": "{{ steps.s.output }}"}});
+    behind(json!([saves]), Some("if `s` fails"));
+}
+
+#[test]
+fn variables_that_cannot_be_set() {
+    let set = json!({"id": "a", "set": {"x": 1}});
+    let read = |expr: &str| json!({"id": "t", "tool": "read_file", "when": expr});
+    let never = "error: the variable `x` cannot be set here: only `a` sets it | set it in a step that comes before on every way";
+    steps(json!([read("vars.x == 1"), set]), &[never]);
+    steps(json!([{"id": "p", "parallel": [set, read("vars.x == 1")]}]), &[never]);
+    // What is said for the case that it is missing settles it, and so does the question whether it is there.
+    steps(json!([read("vars.x | default(0) == 1"), set]), &[]);
+    steps(json!([read("vars.x is defined"), set]), &[]);
+    // Going back, it may have been set.
+    let back = json!({"id": "g", "goto": "t", "when": "input.flag", "max": 3});
+    let first = "warning: the variable `x` is not set on a way that does not come through `a` | set it before, or say what to take then: `vars.x | default(…)`";
+    steps(json!([read("vars.x == 1"), set, back]), &[first]);
+    let pass = "warning: the variable `x` is not set in the first turn of `r` | set it before, or say what to take then: `vars.x | default(…)`";
+    steps(json!([{"id": "r", "repeat": [read("vars.x == 1"), set], "until": "input.flag"}]), &[pass]);
+    // In a DAG what it needs is there, directly or through others.
+    let needs = |step: Value, needs: &[&str]| {
+        let mut step = step;
+        step["needs"] = json!(needs);
+        step
+    };
+    let dag = |reader: &[&str]| json!([{"id": "d", "steps": [set, needs(step("b"), &["a"]), needs(read("vars.x == 1"), reader)]}]);
+    steps(dag(&["a"]), &[]);
+    steps(dag(&["b"]), &[]);
+    steps(dag(&[]), &[never]);
+}
+
+#[test]
+fn inputs_of_children() {
+    let takes = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let child = |input: Value| json!([{"id": "c", "workflow": "./c.yaml", "takes": takes, "input": input}]);
+    steps(child(json!({"n": "{{ input.n }}"})), &[]);
+    steps(
+        child(json!({"n": "{{ steps.x_typed.output.title }}"})),
+        &[
+            "error: `steps.x_typed.output.title` does not fit `n` of workflow `./c.yaml`: it is a text, and wanted is an integer",
+        ],
+    );
+    let given = "error: workflow `./c.yaml` needs `n`, which is not given | given are: ";
+    steps(child(json!({"m": "{{ input.n }}"})), &[&format!("{given}`m`")]);
+    steps(json!([{"id": "c", "workflow": "./c.yaml", "takes": takes}]), &[&format!("{given}none")]);
+    let fixed = "error: workflow `./c.yaml` does not take this value at `n`: Field is required but missing";
+    steps(child(json!({"m": 1})), &[fixed]);
+}
+
 #[test]
 fn variables_and_events() {
     let test = |expr: &str| json!({"id": "t", "tool": "read_file", "when": expr});
@@ -364,7 +443,10 @@ fn agents() {
     expect(file("writer"), &[]);
     let unused = "warning: agent `writer` is not used by any step";
     expect(file("writre"), &[unused, "error: no agent is called `writre` | did you mean `writer`?"]);
-    expect(file("painter_of_walls"), &[unused, "error: no agent is called `painter_of_walls` | agents are: `writer`"]);
+    let all = "error: no agent is called `painter_of_walls` | agents are: `writer`, `kept_elsewhere`";
+    expect(file("painter_of_walls"), &[unused, all]);
+    let near = "error: no agent is called `kept_elsewere` | did you mean `kept_elsewhere`?";
+    expect(file("kept_elsewere"), &[unused, near]);
 }
 
 #[test]

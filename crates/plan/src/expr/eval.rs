@@ -133,6 +133,12 @@ impl<'n> Scope<'n> {
         if path.is_empty() || value.is_null() {
             return Ok(value);
         }
+        if let (Root::Vars, [Segment::Key(name), ..]) = (root, path)
+            && value.get(name).is_none()
+            && !self.names.missing_is_null()
+        {
+            return Err(EvalError::Reference(unset(name, &value, self.names.reader())));
+        }
         let result = match (root, path) {
             (Root::Step { part: Part::Outputs, .. }, [Segment::Index(index), rest @ ..]) if value.is_object() => {
                 follow(value, |value| by_order(value, *index, rest))
@@ -246,7 +252,7 @@ impl<'n> Scope<'n> {
         self.spend(weight(&input))?;
         let (positional, named) = self.arguments(args)?;
         if name == "reference" {
-            let reference = in_text_or_reference(&input, &positional, self.names.inline_bytes())?;
+            let reference = in_text_or_reference(&input, &positional, self.names)?;
             return Ok(Cow::Owned(reference));
         }
         let result = vocabulary::filter(name, &input, &positional, &named)?;
@@ -381,6 +387,13 @@ fn by_order<'v>(value: &'v Value, index: i64, rest: &[Segment]) -> Result<&'v Va
 }
 
 /// ``steps.fetch.output has no field `prise`; it has: price, shop``
+fn unset(name: &str, vars: &Value, reader: Option<String>) -> String {
+    let by = reader.map(|reader| format!(" when {reader} reads it")).unwrap_or_default();
+    let set: Vec<String> = vars.as_object().into_iter().flatten().map(|(name, _)| format!("`{name}`")).collect();
+    let set = if set.is_empty() { "no variable is".to_owned() } else { format!("set are {}", set.join(", ")) };
+    format!("the variable `{name}` is not set{by}; {set}")
+}
+
 fn missing_message(base: &str, missing: &Missing) -> String {
     let upto = missing.upto.trim_end_matches('.');
     let dot = if upto.is_empty() || upto.starts_with('[') { "" } else { "." };

@@ -85,13 +85,17 @@ pub struct Lowering<'r> {
     source: &'r str,
     pub refs: Vec<Reference>,
     pub places: Vec<Range<usize>>,
+    /// Which of them may be missing: the expression says what to take then, or asks whether they are there.
+    pub excused: Vec<bool>,
+    excuses: usize,
     locals: Vec<String>,
     depth: usize,
 }
 
 impl<'r> Lowering<'r> {
     pub fn new(rewritten: &'r Rewritten, source: &'r str) -> Lowering<'r> {
-        Lowering { rewritten, source, refs: Vec::new(), places: Vec::new(), locals: Vec::new(), depth: 0 }
+        let (refs, places, excused) = (Vec::new(), Vec::new(), Vec::new());
+        Lowering { rewritten, source, refs, places, excused, excuses: 0, locals: Vec::new(), depth: 0 }
     }
 
     pub fn place(&self, place: Place) -> Range<usize> {
@@ -235,18 +239,26 @@ impl<'r> Lowering<'r> {
         Ok(Node::If(Box::new([test, yes, no])))
     }
 
+    /// What is read inside may be missing, if `excused`.
+    fn excused<T>(&mut self, excused: bool, inner: impl FnOnce(&mut Self) -> T) -> T {
+        self.excuses += usize::from(excused);
+        let result = inner(self);
+        self.excuses -= usize::from(excused);
+        result
+    }
+
     fn filter(&mut self, filter: &ast::Spanned<ast::Filter<'_>>) -> Result<Node, Flaw> {
         let Some(input) = &filter.expr else {
             return Err(self.flaw(filter.span(), "a filter needs a value before it"));
         };
         let name = self.known("filter", filter.name, vocabulary::FILTERS, filter.span())?;
-        let input = self.boxed(input)?;
+        let input = self.excused(matches!(name, "default" | "d"), |this| this.boxed(input))?;
         Ok(Node::Filter(name, input, self.arguments(&filter.args, filter.span())?))
     }
 
     fn test(&mut self, test: &ast::Spanned<ast::Test<'_>>) -> Result<Node, Flaw> {
         let name = self.known("test", test.name, vocabulary::TESTS, test.span())?;
-        let input = self.boxed(&test.expr)?;
+        let input = self.excused(matches!(name, "defined" | "undefined"), |this| this.boxed(&test.expr))?;
         Ok(Node::Test(name, input, self.arguments(&test.args, test.span())?))
     }
 
@@ -377,14 +389,15 @@ impl<'r> Lowering<'r> {
         }
         let (root, below) = match name {
             "steps" => self.step(segments, place)?,
-            _ => (self.root(name, place)?, segments),
+            _ => (self.root(name, &segments, place)?, segments),
         };
         self.refs.push((root.clone(), below.clone()));
         self.places.push(self.place(place));
+        self.excused.push(self.excuses > 0);
         Ok(Node::Path(root, below))
     }
 
-    fn root(&self, name: &str, place: Place) -> Result<Root, Flaw> {
+    fn root(&self, name: &str, segments: &[Segment], place: Place) -> Result<Root, Flaw> {
         Ok(match name {
             "input" => Root::Input,
             "trigger" => Root::Trigger,
@@ -400,9 +413,16 @@ impl<'r> Lowering<'r> {
             "event" => Root::Event,
             _ => {
                 let mut flaw = self.flaw(place, format!("unknown name `{name}`"));
-                flaw.help = Some(match nearest(name, ROOTS) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("names are: {}; text needs quotes, and a key with `-` is ['…']", ROOTS.join(", ")),
+                let of_step = match segments.first() {
+                    Some(Segment::Key(part)) => Part::named(part).map(|_| part),
+                    _ => None,
+                };
+                flaw.help = Some(match (of_step, nearest(name, ROOTS)) {
+                    (Some(part), _) => format!("did you mean `steps.{name}.{part}`?"),
+                    (None, Some(near)) => format!("did you mean `{near}`?"),
+                    (None, None) => {
+                        format!("names are: {}; text needs quotes, and a key with `-` is ['…']", ROOTS.join(", "))
+                    }
                 });
                 return Err(flaw);
             }

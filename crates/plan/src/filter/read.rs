@@ -228,7 +228,8 @@ impl Reading {
         for (word, operand) in map.iter().take(MAX_RULES + 1) {
             let read = |reading: &mut Reading| match (word.as_str(), operand) {
                 (NOT, Value::Object(inner)) => reading.opposite(inner),
-                (NOT, plain) => Some((true, Test::Equals(plain.clone()))),
+                (NOT | "not_equals", plain) => Some((true, Test::Equals(plain.clone()))),
+                ("not_in", list) => reading.list(list).map(|list| (true, Test::In(list))),
                 _ => reading.test(word, operand).map(|test| (false, test)),
             };
             tests.extend(self.within(Segment::Key(word.clone()), read));
@@ -258,8 +259,8 @@ impl Reading {
             "contains" => Some(Test::Contains(operand.clone())),
             "in" => self.list(operand).map(Test::In),
             "regex" => self.regex(operand),
-            "greater" => self.limit(operand).map(Test::Greater),
-            "less" => self.limit(operand).map(Test::Less),
+            "greater" | "greater_than" => self.limit(operand).map(Test::Greater),
+            "less" | "less_than" => self.limit(operand).map(Test::Less),
             _ => {
                 self.unknown(word);
                 None

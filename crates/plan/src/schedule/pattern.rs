@@ -84,6 +84,12 @@ impl Pattern {
         Self { seconds: bit(0), minutes: bit(minute.into()), hours: bit(hour.into()), months, days }
     }
 
+    /// Whether it means every hour, so that an hour which clocks show twice has two turns.
+    pub(crate) fn is_hourly(&self) -> bool {
+        let all = (HOUR.least..=HOUR.most).fold(0, |set, hour| set | bit(hour));
+        self.hours == all
+    }
+
     /// The first reading of a clock that fits and is not before `from`.
     pub(crate) fn next(&self, from: DateTime) -> Option<DateTime> {
         let (mut first, mut earliest) = (from.date(), from.time());

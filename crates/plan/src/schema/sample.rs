@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::pattern;
 
+mod looks;
+
 /// Below this depth only what is required is made, so that recursive schemas come to an end.
 const FULL_DEPTH: usize = 4;
 
@@ -21,6 +23,9 @@ const MAX_ITEMS: u64 = 200;
 
 /// Characters in one text, whatever `minLength` asks for.
 const MAX_CHARS: u64 = 10_000;
+
+/// A text that may have this many characters can be cut; a shorter one would no longer say anything.
+const CUT_CHARS: u64 = 20;
 
 pub struct Sampler<'s> {
     root: &'s Value,
@@ -66,7 +71,8 @@ impl<'s> Sampler<'s> {
         if let Some(value) = keywords.get("const") {
             return value.clone();
         }
-        if let Some(options) = keywords.get("enum").and_then(Value::as_array).filter(|options| !options.is_empty()) {
+        let mut lists = ["enum", "examples"].iter().filter_map(|word| keywords.get(*word)?.as_array());
+        if let Some(options) = lists.find(|options| !options.is_empty()) {
             return options[(site.salt % options.len() as u64) as usize].clone();
         }
         match self.unfolded(keywords) {
@@ -200,6 +206,11 @@ fn integer(keywords: &Map<String, Value>, site: Site<'_>) -> Value {
     let low = bound("minimum", f64::ceil).max(bound("exclusiveMinimum", f64::floor).map(|low| low + 1));
     let least = |a: Option<i128>, b: Option<i128>| a.into_iter().chain(b).min();
     let high = least(bound("maximum", f64::floor), bound("exclusiveMaximum", f64::ceil).map(|high| high - 1));
+    let usual = looks::of_number(site.name, description(keywords)).filter(|_| low.is_none() && high.is_none());
+    let (low, high) = match usual {
+        Some((least, most)) => (Some(least.ceil() as i128), Some(most.floor() as i128)),
+        None => (low, high),
+    };
     let step = bound("multipleOf", f64::ceil).filter(|step| *step > 0).unwrap_or(1);
     let low = low.unwrap_or_else(|| high.map_or(1, |high| (high - 99 * step).min(1)));
     let first = low.div_euclid(step) * step + if low.rem_euclid(step) == 0 { 0 } else { step };
@@ -217,7 +228,7 @@ fn number(keywords: &Map<String, Value>, site: Site<'_>) -> Value {
         (Some(low), Some(high)) => (low, high),
         (Some(low), None) => (low, low + 100.0),
         (None, Some(high)) => (high - 100.0, high),
-        (None, None) => (0.0, 100.0),
+        (None, None) => looks::of_number(site.name, description(keywords)).unwrap_or((0.0, 100.0)),
     };
     // Some of the way, never an end, since an end may be excluded; equal ends leave no choice.
     let share = (site.salt % 97 + 1) as f64 / 98.0;
@@ -249,9 +260,16 @@ fn text(keywords: &Map<String, Value>, site: Site<'_>) -> Value {
         "ipv4" => format!("192.0.2.{}", number % 254 + 1),
         "ipv6" => format!("2001:db8::{:x}", number + 1),
         "uuid" => uuid(site.salt),
-        _ => format!("{} {number}", site.name.replace(['_', '-'], " ")),
+        _ => match looks::of_text(site.name, description(keywords)) {
+            Some(look) => looks::text(look, site.name, site.salt),
+            None => format!("simulated {} {number}", looks::words(site.name).join(" ")),
+        },
     };
     Value::from(fitted(made, count(keywords, "minLength"), count(keywords, "maxLength"), number))
+}
+
+fn description(keywords: &Map<String, Value>) -> &str {
+    keywords.get("description").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn uuid(salt: u64) -> String {
@@ -264,14 +282,18 @@ fn uuid(salt: u64) -> String {
 fn fitted(text: String, least: Option<u64>, most: Option<u64>, number: u64) -> String {
     let length = text.chars().count() as u64;
     let most = most.unwrap_or(MAX_CHARS);
+    if length > most && most >= CUT_CHARS {
+        return text.chars().take(most as usize).collect();
+    }
     if length > most {
-        // The number at the end tells neighbours apart, so a short text keeps that.
+        // A text of a few letters tells neighbours apart by the number alone.
         let digits: String = number.to_string().chars().rev().collect();
         let filled: String = digits.chars().chain(text.chars()).take(most as usize).collect();
         return filled;
     }
     let missing = least.unwrap_or(0).min(MAX_CHARS).saturating_sub(length);
-    text.chars().chain("abcdefghij".chars().cycle().take(missing as usize)).collect()
+    let again = format!(" {text}");
+    text.chars().chain(again.chars().cycle().take(missing as usize)).collect()
 }
 
 /// One number out of another and some bytes: FNV-1a with a final mix, the same on every machine.

@@ -2,18 +2,28 @@
 //!
 //! Decides nothing about the run: fallback models, corrections and step retries are the engine's.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use relais_engine::{Answer, Body, ErrorKind, Failure, Request, Usage};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::format::LiveFn;
 use super::prices::cost_nanos;
 use super::refusal::duration_text;
 use super::{Models, Resolved};
-use crate::governor::{Governor, Governors, Permit};
-use crate::model::{ModelCall, ModelError, Spoken};
+use crate::governor::{Governor, Governors, Hold, Permit};
+use crate::model::{Live, ModelCall, ModelError, Spoken};
 use crate::tool::ToolSpec;
+
+/// With another model at hand, a call is tried once more and no oftener.
+const TRIES_WITH_SPARE: u32 = 2;
+/// Shorter waits are not the provider's.
+const NOTED_WAIT: Duration = Duration::from_millis(100);
+/// Shorter waits are not worth a word.
+const TOLD_WAIT: Duration = Duration::from_secs(1);
+/// So long before a step's time is over a call that only waits says what it waits for.
+const MARGIN: Duration = Duration::from_millis(250);
 
 /// How long and how often. Tests inject small ones.
 #[derive(Debug, Clone)]
@@ -55,7 +65,9 @@ pub async fn call(
     let body = match models.resolve(&request.model) {
         Ok(resolved) => {
             let call = ModelCall { request, tools, key, live };
-            let conversation = Conversation { limits: models.limits(), resolved: &resolved, call: &call };
+            let limits = models.limits(&resolved.provider);
+            let deadline = request.time_left_ms.map(|ms| started + before(Duration::from_millis(ms)));
+            let conversation = Conversation { limits, resolved: &resolved, call: &call, deadline };
             conversation.body(&governors.of(&resolved.provider), &mut usage).await
         }
         Err(failure) => {
@@ -68,9 +80,11 @@ pub async fn call(
 }
 
 struct Conversation<'a> {
-    limits: &'a CallLimits,
+    limits: CallLimits,
     resolved: &'a Resolved,
     call: &'a ModelCall<'a>,
+    /// When the step's time is nearly over: a moment later nobody would hear what we have to say.
+    deadline: Option<Instant>,
 }
 
 enum Next {
@@ -81,10 +95,17 @@ enum Next {
 }
 
 impl Conversation<'_> {
-    async fn body(&self, governor: &std::sync::Arc<Governor>, usage: &mut Usage) -> Body {
+    async fn body(&self, governor: &Arc<Governor>, usage: &mut Usage) -> Body {
         let mut failures = 0;
         loop {
-            let permit = governor.enter().await;
+            let permit = match self.admitted(governor, usage).await {
+                Ok(permit) => permit,
+                Err(failure) => {
+                    // Without a try nothing was called.
+                    usage.model_calls = usage.retries.min(1);
+                    return Body::Failed(failure);
+                }
+            };
             let outcome = self.one_try().await;
             settle(permit, &outcome);
             let error = match outcome {
@@ -93,10 +114,73 @@ impl Conversation<'_> {
             };
             match self.next(&error, &mut failures) {
                 Next::Queue => {}
-                Next::Wait(delay) => sleep(delay).await,
+                Next::Wait(delay) => {
+                    self.tell_wait(&error.message, delay);
+                    note_wait(usage, delay);
+                    sleep(delay).await;
+                }
                 Next::GiveUp => return Body::Failed(failure(error, failures)),
             }
             usage.retries += 1;
+        }
+    }
+
+    /// Leave to make the next try, or why there will be none within the step's time.
+    async fn admitted(&self, governor: &Arc<Governor>, usage: &mut Usage) -> Result<Permit, Failure> {
+        if let Some(hold) = governor.hold() {
+            self.bear(hold)?;
+        }
+        let started = Instant::now();
+        let entering = governor.enter(self.call.request.tokens);
+        let entered = match self.deadline {
+            Some(deadline) => timeout_at(deadline, entering).await.ok(),
+            None => Some(entering.await),
+        };
+        let waited = started.elapsed();
+        if waited >= NOTED_WAIT {
+            note_wait(usage, waited);
+        }
+        let (provider, waited) = (&self.resolved.provider, about(waited));
+        let late = || {
+            format!("{provider} limits how many requests it takes: the step's time was over after {waited} of waiting")
+        };
+        entered.ok_or_else(|| Failure::new(ErrorKind::RateLimit, late()))
+    }
+
+    /// A hold that is not worth waiting for fails the call at once.
+    fn bear(&self, hold: Hold) -> Result<(), Failure> {
+        let provider = &self.resolved.provider;
+        let (until, kind, why) = match hold {
+            Hold::Limited(until) => {
+                (until, ErrorKind::RateLimit, format!("{provider} limits how many requests it takes (429)"))
+            }
+            Hold::LeftOut(until, failures) => (
+                until,
+                ErrorKind::Provider,
+                format!("{provider} is left out for a while: it failed {failures} times in a row"),
+            ),
+        };
+        let wait = until.saturating_duration_since(Instant::now());
+        let request = self.call.request;
+        let given_up = match hold {
+            Hold::Limited(_) => request.fails_when_limited,
+            Hold::LeftOut(..) => request.has_spare,
+        };
+        if given_up {
+            return Err(Failure::new(kind, format!("{why}; it can be asked again in {}", about(wait))));
+        }
+        if self.deadline.is_some_and(|deadline| until > deadline) {
+            let text = format!("{why} and can be asked again in {}, when the step's time is over", about(wait));
+            return Err(Failure::new(kind, text));
+        }
+        self.tell_wait(&why, wait);
+        Ok(())
+    }
+
+    /// Whoever watches sees what is waited for.
+    fn tell_wait(&self, why: &str, wait: Duration) {
+        if wait >= TOLD_WAIT {
+            (self.call.live)(Live::Waiting(&format!("{why}; waiting {}", about(wait))));
         }
     }
 
@@ -108,10 +192,12 @@ impl Conversation<'_> {
 
     fn next(&self, error: &ModelError, failures: &mut u32) -> Next {
         if error.kind == ErrorKind::RateLimit && error.transient {
-            return Next::Queue;
+            return if self.call.request.fails_when_limited { Next::GiveUp } else { Next::Queue };
         }
         *failures += 1;
-        if !error.transient || *failures >= self.limits.tries {
+        let tries =
+            if self.call.request.has_spare { self.limits.tries.min(TRIES_WITH_SPARE) } else { self.limits.tries };
+        if !error.transient || *failures >= tries {
             return Next::GiveUp;
         }
         let asked = error.retry_after.unwrap_or_default().min(self.limits.backoff_max);
@@ -151,6 +237,7 @@ fn settle(permit: Permit, outcome: &Result<Spoken, ModelError>) {
     match outcome {
         Ok(_) => permit.succeeded(),
         Err(error) if error.kind == ErrorKind::RateLimit => permit.limited(error.retry_after),
+        Err(error) if error.transient || error.kind == ErrorKind::Timeout => permit.failed(),
         Err(_) => drop(permit),
     }
 }
@@ -158,6 +245,21 @@ fn settle(permit: Permit, outcome: &Result<Spoken, ModelError>) {
 fn failure(error: ModelError, failures: u32) -> Failure {
     let tries = if failures > 1 { format!(" (after {failures} tries)") } else { String::new() };
     Failure::new(error.kind, format!("{}{tries}", error.message))
+}
+
+fn note_wait(usage: &mut Usage, waited: Duration) {
+    usage.waits += 1;
+    usage.wait_ms = usage.wait_ms.saturating_add(millis(waited));
+}
+
+/// In whole seconds: nobody waits for milliseconds.
+fn about(wait: Duration) -> String {
+    format!("{} s", wait.as_millis().div_ceil(1_000))
+}
+
+/// A little less than the time that is left.
+fn before(left: Duration) -> Duration {
+    left.saturating_sub(MARGIN.min(left / 4))
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -173,7 +275,7 @@ mod tests {
     use relais_engine::{Finish, Reply};
     use std::collections::VecDeque;
     use std::path::Path;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     /// Fails as told, then answers; with no answer left it is silent for ever.
     #[derive(Default)]
@@ -206,17 +308,13 @@ mod tests {
     }
 
     async fn run(told: Told, key: &str) -> Answer {
+        asked(told, Request { model: "told/x".into(), ..Request::default() }, key).await
+    }
+
+    async fn asked(told: Told, request: Request, key: &str) -> Answer {
         let mut models = Models::new(&Settings::default(), &|_| None, Path::new(".")).unwrap();
         let told = Arc::new(told);
         models.register("told", Arc::new(move |_| told.clone()));
-        let request = Request {
-            model: "told/x".into(),
-            messages: Vec::new(),
-            tools: Vec::new(),
-            output_schema: None,
-            max_tokens: None,
-            temperature: None,
-        };
         call(&models, &Governors::default(), &request, &[], key, &|_| {}).await
     }
 
@@ -251,6 +349,66 @@ mod tests {
         let limited = |wait| error(ErrorKind::RateLimit, Some(wait), true);
         let answer = run(failing((0..20).map(|_| limited(7)).collect()), "k").await;
         assert_eq!((answer.usage.retries, answer.ms), (20, 140_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_counted_with_its_length() {
+        let answer = run(failing(vec![error(ErrorKind::RateLimit, Some(7), true)]), "k").await;
+        assert_eq!((answer.usage.waits, answer.usage.wait_ms), (1, 7_000));
+        let answer = run(failing(vec![error(ErrorKind::Provider, Some(9), true)]), "k").await;
+        assert_eq!((answer.usage.waits, answer.usage.wait_ms), (1, 9_000));
+        assert_eq!(run(failing(Vec::new()), "k").await.usage.waits, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_limit_that_outlasts_the_step_is_said_to_be_one() {
+        let limited = |wait| failing((0..9).map(|_| error(ErrorKind::RateLimit, wait, true)).collect());
+        let request = |ms| Request { model: "told/x".into(), time_left_ms: Some(ms), ..Request::default() };
+        let check = async |wait: Option<u64>, left_ms: u64, took_ms: u64| {
+            let answer = asked(limited(wait), request(left_ms), "k").await;
+            let Body::Failed(failure) = &answer.body else { panic!("{answer:?}") };
+            assert_eq!((failure.kind, answer.ms), (ErrorKind::RateLimit, took_ms), "{failure}");
+            assert!(failure.message.contains("429") && failure.message.contains("step's time"), "{failure}");
+        };
+        check(Some(60), 20_000, 0).await;
+        check(None, 20_000, 15_000).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_retries_on_rate_limits_waits_by_its_own_rules() {
+        let request = Request { model: "told/x".into(), fails_when_limited: true, ..Request::default() };
+        let answer = asked(failing(vec![error(ErrorKind::RateLimit, Some(60), true)]), request, "k").await;
+        let failure = Failure::new(ErrorKind::RateLimit, "to order");
+        assert_eq!((answer.body, answer.usage.retries, answer.ms), (Body::Failed(failure), 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_another_model_at_hand_a_call_is_tried_twice() {
+        let request = Request { model: "told/x".into(), has_spare: true, ..Request::default() };
+        let broken = || error(ErrorKind::Transport, None, true);
+        let answer = asked(failing((0..9).map(|_| broken()).collect()), request, "k").await;
+        let failure = Failure::new(ErrorKind::Transport, "to order (after 2 tries)");
+        assert_eq!((answer.body, answer.usage.retries), (Body::Failed(failure), 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_is_left_out_is_not_asked_where_another_model_stands_by() {
+        let mut models = Models::new(&Settings::default(), &|_| None, Path::new(".")).unwrap();
+        let told = Arc::new(failing((0..5).map(|_| error(ErrorKind::Provider, None, true)).collect()));
+        models.register("told", Arc::new(move |_| told.clone()));
+        let governors = Governors::default();
+        let ask = async |has_spare: bool| {
+            let request = Request { model: "told/x".into(), has_spare, ..Request::default() };
+            call(&models, &governors, &request, &[], "k", &|_| {}).await
+        };
+        let failed =
+            |answer: &Answer| matches!(&answer.body, Body::Failed(failure) if failure.message.contains("to order"));
+        assert!(failed(&ask(false).await));
+        assert!(
+            matches!(ask(true).await.body, Body::Failed(f) if f.message.contains("left out for a while: it failed 5 times"))
+        );
+        let answer = ask(false).await;
+        assert!(matches!(answer.body, Body::Replied(_)) && answer.usage.waits == 1, "{answer:?}");
     }
 
     #[tokio::test(start_paused = true)]

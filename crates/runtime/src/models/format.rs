@@ -124,6 +124,7 @@ pub mod samples {
             output_schema: None,
             max_tokens: None,
             temperature: None,
+            ..Request::default()
         }
     }
 

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
+use relais_engine::{Message, Reply, Request, Usage, tokens_of};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, ClientBuilder, Response};
 use serde_json::Value;
@@ -70,7 +71,11 @@ impl HttpModel {
         let response = self.send(&self.format.body(&ask), call.key).await?;
         let mut draft = Draft::default();
         self.read(response, &mut draft, call.live).await?;
-        draft.into_spoken(&names, turn_of(call.request))
+        let mut spoken = draft.into_spoken(&names, turn_of(call.request))?;
+        if spoken.usage.tokens() == 0 {
+            spoken.usage = estimated(call.request, &spoken.reply);
+        }
+        Ok(spoken)
     }
 
     async fn send(&self, body: &Value, key: &str) -> Result<Response, ModelError> {
@@ -216,6 +221,14 @@ async fn drain(response: &mut Response) {
     let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
     // Out of time means only that the connection is not used again.
     let _ = timeout(DRAIN_TIMEOUT, rest).await;
+}
+
+/// What a call must have taken whose provider counts nothing: a budget that it escaped would be none.
+fn estimated(request: &Request, reply: &Reply) -> Usage {
+    let calls: usize = reply.calls.iter().map(|call| call.tool.len() + call.arguments.to_string().len()).sum();
+    let prompt = tokens_of(request.messages.iter().map(Message::bytes).sum());
+    let completion = tokens_of((reply.text.len() + calls) as u64);
+    Usage { prompt, completion, estimated: prompt + completion, ..Usage::default() }
 }
 
 fn media_type(response: &Response) -> String {

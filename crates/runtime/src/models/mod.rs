@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::problem::nearest;
 
-use crate::governor::{Governors, Limits, MAX_CONCURRENT};
+use crate::governor::{Governors, Limits};
 use crate::model::{Model, ModelFacts};
 use crate::settings::{Provider, Settings};
 
@@ -33,7 +34,7 @@ mod tests;
 pub use call::{CallLimits, call};
 pub use format::LiveFn;
 pub use http::install_crypto;
-pub use providers::Environment;
+pub use providers::{Environment, is_at_home, variables_of as key_variables_of, variables_of_keys as key_variables};
 
 use http::{Endpoint, HttpModel};
 use prices::Prices;
@@ -51,6 +52,14 @@ pub struct Models {
     /// Relative paths of scripted models start here.
     folder: PathBuf,
     limits: CallLimits,
+    /// What the settings say of single providers.
+    own_limits: BTreeMap<String, OwnLimits>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OwnLimits {
+    stall: Option<Duration>,
+    tries: Option<u32>,
 }
 
 /// A name resolved.
@@ -90,7 +99,8 @@ impl Models {
         let limits = CallLimits::default();
         let default_model = settings.default_model.clone();
         let folder = folder.to_owned();
-        Ok(Models { default_model, providers, makers: BTreeMap::new(), prices, folder, limits })
+        let own_limits = settings.providers.iter().map(|(name, own)| (name.clone(), own_limits(own))).collect();
+        Ok(Models { default_model, providers, makers: BTreeMap::new(), prices, folder, limits, own_limits })
     }
 
     pub fn with_limits(mut self, limits: CallLimits) -> Models {
@@ -98,8 +108,14 @@ impl Models {
         self
     }
 
-    pub fn limits(&self) -> &CallLimits {
-        &self.limits
+    /// How long and how often a provider is tried.
+    pub fn limits(&self, provider: &str) -> CallLimits {
+        let mut limits = self.limits.clone();
+        if let Some(own) = self.own_limits.get(provider) {
+            limits.stall = own.stall.unwrap_or(limits.stall);
+            limits.tries = own.tries.unwrap_or(limits.tries);
+        }
+        limits
     }
 
     /// Names that start with `prefix/` are made by `maker` from now on.
@@ -192,7 +208,7 @@ impl Models {
             model: model.to_owned(),
             endpoint: known.endpoint.clone(),
             facts: self.prices.facts(&format!("{provider}/{model}")),
-            stall: self.limits.stall,
+            stall: self.limits(provider).stall,
         })
     }
 
@@ -232,11 +248,19 @@ impl Models {
     }
 }
 
+fn own_limits(own: &Provider) -> OwnLimits {
+    OwnLimits { stall: own.stall_s.map(Duration::from_secs), tries: own.tries }
+}
+
 /// Governors with the limits that the settings give each provider.
 pub fn governors(settings: &Settings) -> Governors {
+    let default = Limits::default();
     let limits = |own: &Provider| Limits {
-        max_concurrent: own.max_concurrent.unwrap_or(MAX_CONCURRENT),
+        max_concurrent: own.max_concurrent.unwrap_or(default.max_concurrent),
         requests_per_minute: own.requests_per_minute,
+        tokens_per_minute: own.tokens_per_minute,
+        break_after: own.break_after.unwrap_or(default.break_after),
+        cooldown: own.cooldown_s.map_or(default.cooldown, Duration::from_secs),
     };
     Governors::new(settings.providers.iter().map(|(name, own)| (name.clone(), limits(own))).collect())
 }

@@ -83,11 +83,31 @@ pub fn all(settings: &Settings, environment: Environment<'_>) -> Result<BTreeMap
 
 /// The keys of all providers, so that they can be masked wherever they turn up.
 pub fn keys(settings: &Settings, environment: Environment<'_>) -> Vec<String> {
-    let none = Provider::default();
-    let built_in =
-        BUILT_IN.iter().map(|b| key_variables(b.name, settings.providers.get(b.name).unwrap_or(&none), Some(b)));
-    let own = settings.providers.iter().map(|(name, own)| key_variables(name, own, None));
-    built_in.chain(own).flatten().filter_map(|name| variable(environment, &name)).collect()
+    variables_of_keys(settings).iter().filter_map(|name| variable(environment, name)).collect()
+}
+
+/// The variables that hold the keys of all providers: the built-in ones' own, and those that the settings name.
+pub fn variables_of_keys(settings: &Settings) -> Vec<String> {
+    let built_in = BUILT_IN.iter().flat_map(|built_in| built_in.key_variables).map(|name| (*name).to_owned());
+    let own = settings.providers.iter().flat_map(|(name, own)| variables_of(name, own));
+    let mut seen = std::collections::BTreeSet::new();
+    built_in.chain(own).filter(|name| seen.insert(name.clone())).collect()
+}
+
+/// The variables that may hold the key of one provider, in the order in which they are looked at.
+pub fn variables_of(name: &str, own: &Provider) -> Vec<String> {
+    key_variables(name, own, BUILT_IN.iter().find(|built_in| built_in.name == name))
+}
+
+/// Is this an address of the built-in provider whose key the variable holds?
+pub fn is_at_home(variable: &str, address: &str) -> bool {
+    let owner = BUILT_IN.iter().find(|built_in| built_in.key_variables.contains(&variable));
+    let parsed = |address: &str| reqwest::Url::parse(address).ok();
+    let (Some(own), Some(address)) = (owner.and_then(|owner| parsed(owner.base_url)), parsed(address)) else {
+        return false;
+    };
+    let (own, host) = (own.host_str().unwrap_or_default(), address.host_str().unwrap_or_default());
+    address.scheme() == "https" && (host == own || host.strip_suffix(own).is_some_and(|name| name.ends_with('.')))
 }
 
 /// What no call could use is refused when the settings are read, not when a run is half done.
@@ -96,14 +116,26 @@ fn check_provider(name: &str, own: &Provider) -> Result<(), Failure> {
         "its name may hold neither `/` nor spaces"
     } else if name == SCRIPT {
         "this name is taken by scripted models"
-    } else if own.max_concurrent == Some(0) {
-        "`max_concurrent` must be at least 1"
-    } else if own.requests_per_minute == Some(0) {
-        "`requests_per_minute` must be at least 1"
+    } else if let Some(key) = zero(own) {
+        &format!("`{key}` must be at least 1")
     } else {
         return Ok(());
     };
     Err(config(format!("provider `{name}` in relais.toml: {problem}")))
+}
+
+/// A bound that would let nothing through.
+fn zero(own: &Provider) -> Option<&'static str> {
+    let bounds = [
+        ("max_concurrent", own.max_concurrent == Some(0)),
+        ("requests_per_minute", own.requests_per_minute == Some(0)),
+        ("tokens_per_minute", own.tokens_per_minute == Some(0)),
+        ("stall_s", own.stall_s == Some(0)),
+        ("tries", own.tries == Some(0)),
+        ("break_after", own.break_after == Some(0)),
+        ("cooldown_s", own.cooldown_s == Some(0)),
+    ];
+    bounds.into_iter().find(|(_, is_zero)| *is_zero).map(|(key, _)| key)
 }
 
 fn check_model(name: &str, own: &ModelSettings) -> Result<(), Failure> {
@@ -132,7 +164,8 @@ fn known(
         (None, None) => return Err(config(format!("provider `{name}` needs a `base_url` in relais.toml"))),
     };
     let key_variables = key_variables(name, own, built_in);
-    let key = key_variables.iter().find_map(|name| variable(environment, name));
+    let may_have = key_variables.iter().filter(|name| !own.withheld.contains(name));
+    let key = may_have.into_iter().find_map(|name| variable(environment, name));
     let format = format_named(name, format_name, &base_url)?;
     // A server of one's own often asks for no key; a key that the settings name must be there.
     let needs_key = own.api_key_env.is_some() || (given.is_none() && !key_variables.is_empty() && built_in.is_some());

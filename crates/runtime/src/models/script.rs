@@ -256,6 +256,7 @@ mod tests {
             output_schema: None,
             max_tokens: None,
             temperature: None,
+            ..Request::default()
         }
     }
 

@@ -48,6 +48,7 @@ fn ask(model: &str) -> Request {
         output_schema: None,
         max_tokens: None,
         temperature: None,
+        ..Request::default()
     }
 }
 
@@ -109,7 +110,7 @@ async fn text_is_shown_as_it_comes() {
         let seen = Mutex::new(String::new());
         let live = |part: Live<'_>| match part {
             Live::Text(text) => seen.lock().unwrap().push_str(text),
-            Live::Thought(_) => {}
+            Live::Thought(_) | Live::Waiting(_) => {}
         };
         call(&models_at(&server.url()), &Governors::default(), &ask(model), &[], "k", &live).await;
         assert_eq!(*seen.lock().unwrap(), "as it comes", "{model}");
@@ -437,7 +438,7 @@ async fn dropping_a_call_frees_its_place() {
     let server = ModelServer::start();
     server.push(Behaviour::Silence);
     let governors =
-        Governors::new(BTreeMap::from([("openai".into(), Limits { max_concurrent: 1, requests_per_minute: None })]));
+        Governors::new(BTreeMap::from([("openai".into(), Limits { max_concurrent: 1, ..Limits::default() })]));
     let (models, request) = (models_at(&server.url()), ask("openai/gpt-4o"));
     let silent = call(&models, &governors, &request, &[], "k", &|_| {});
     let watcher = server.clone();

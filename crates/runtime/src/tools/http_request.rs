@@ -34,6 +34,23 @@ const SHOWN_HEADERS: [&str; 9] = [
     "x-request-id",
 ];
 
+/// What the connection itself says, from `url` and the body. A header beside it could make a server or a proxy between
+/// take one request for another, or for two.
+const CONNECTION_HEADERS: [&str; 12] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "upgrade",
+    "http2-settings",
+];
+
 pub struct HttpRequest {
     spec: ToolSpec,
     web: Arc<Web>,
@@ -98,6 +115,11 @@ impl HttpRequest {
         let mut headers = HeaderMap::new();
         for (name, text) in written {
             let key = HeaderName::try_from(name).map_err(|_| wrong(format!("`{name}` is no header name")))?;
+            if CONNECTION_HEADERS.contains(&key.as_str()) {
+                return Err(wrong(format!(
+                    "header `{name}` belongs to the connection, which follows from `url` and the body; leave it out"
+                )));
+            }
             headers.append(key, self.header_value(name, text, url)?);
         }
         Ok(headers)
@@ -321,6 +343,19 @@ mod tests {
         assert!(other.requests().is_empty());
         let round = json!({"url": peer.url(&format!("/redirect?{}", peer.url("/redirect?/redirect")))});
         bench.check_fails(&open, round, "redirected more than 5").await;
+    }
+
+    #[tokio::test]
+    async fn the_connection_speaks_for_itself() {
+        let (peer, bench) = (Peer::start().await, Bench::new());
+        let tool = tool(&[], &[&peer.host()]);
+        for name in
+            ["Host", "content-length", "Transfer-Encoding", "CONNECTION", "Upgrade", "TE", "Proxy-Authorization"]
+        {
+            let smuggled = json!({"url": peer.url("/json"), "headers": {name: "x"}});
+            bench.check_fails(&tool, smuggled, &format!("header `{name}` belongs to the connection")).await;
+        }
+        assert!(peer.requests().is_empty(), "nothing was sent");
     }
 
     #[tokio::test]

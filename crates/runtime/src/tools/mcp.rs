@@ -17,6 +17,8 @@ use crate::tools::web::Web;
 pub const PREFIX: &str = "mcp:";
 /// The registry's own limit comes first; this one is for those who call past it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// A server that takes longer to begin does not begin.
+const START_MAX_S: u64 = 600;
 
 /// Servers by name; each started once for all who describe it in the same way.
 #[derive(Clone)]
@@ -71,18 +73,19 @@ impl Servers {
         let undefined = |undefined| Failure::new(ErrorKind::Config, format!("MCP server `{name}`: {undefined}"));
         let guard = written.guarded.then(|| self.guard.clone());
         let config = config(written, secrets).map(|config| ServerConfig { guard, ..config });
-        let source = config.map(|config| self.shared(name, config)).map_err(undefined);
+        let limits = limits(written);
+        let source = config.map(|config| self.shared(name, config, limits)).map_err(undefined);
         self.named.insert(name.to_owned(), source);
     }
 
-    fn shared(&self, name: &str, config: ServerConfig) -> Arc<Source> {
+    fn shared(&self, name: &str, config: ServerConfig, limits: Limits) -> Arc<Source> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.retain(|pooled| pooled.source.strong_count() > 0);
         let known = pool.iter().find(|pooled| pooled.name == name && pooled.config == config);
         if let Some(source) = known.and_then(|pooled| pooled.source.upgrade()) {
             return source;
         }
-        let server = Arc::new(Server::new(name, config.clone(), Limits::default()));
+        let server = Arc::new(Server::new(name, config.clone(), limits));
         let source = Arc::new(Source { server, built: Mutex::default() });
         pool.push(Pooled { name: name.to_owned(), config, source: Arc::downgrade(&source) });
         source
@@ -105,6 +108,11 @@ impl Servers {
             source.server.stop().await;
         }
     }
+}
+
+fn limits(written: &McpServer) -> Limits {
+    let start = written.start_timeout_s.map(|seconds| Duration::from_secs(seconds.clamp(1, START_MAX_S)));
+    Limits { start: start.unwrap_or(Limits::default().start) }
 }
 
 fn config(written: &McpServer, secrets: &mut Secrets) -> Result<ServerConfig, Undefined> {

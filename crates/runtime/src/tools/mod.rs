@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::tool::{Returned, SavedArtifact, Tool, ToolCall, ToolSpec};
 
 mod artifacts;
+pub mod drift;
 mod http_request;
 mod list_artifacts;
 mod list_files;
@@ -26,6 +27,7 @@ mod load_artifact;
 mod mcp;
 mod query_db;
 mod read_file;
+mod read_value;
 mod run_python;
 mod save_artifact;
 mod search_web;
@@ -133,7 +135,8 @@ impl Tools {
     fn check(&self, spec: &ToolSpec, arguments: &Value) -> Result<(), Failure> {
         let schema = self.schema_of(spec);
         schema.check(arguments).map_err(|violations| {
-            wrong(schema.explain(&format!("the arguments of {}", spec.name), &violations, arguments))
+            let text = schema.explain(&format!("the arguments of {}", spec.name), &violations, arguments);
+            Failure::new(ErrorKind::Schema, text)
         })
     }
 
@@ -214,6 +217,7 @@ fn built_in(settings: &Settings, web: Arc<web::Web>, secrets: &Arc<Secrets>) -> 
         Arc::new(load_artifact::LoadArtifact::default()),
         Arc::new(query_db::QueryDb::new(tools.databases)),
         Arc::new(read_file::ReadFile::default()),
+        Arc::new(read_value::ReadValue::default()),
         Arc::new(run_python::RunPython::new(tools.run_python)),
         Arc::new(save_artifact::SaveArtifact::default()),
         Arc::new(search_web::SearchWeb::new(tools.search_web, web.clone(), secrets.clone())),
@@ -316,14 +320,14 @@ mod tests {
 
     #[tokio::test]
     async fn unknown_tools_and_wrong_arguments_are_told_so_that_a_model_can_repair_them() {
-        let check = async |name: &str, arguments: Value, part: &str| {
+        let check = async |name: &str, arguments: Value, kind: ErrorKind, part: &str| {
             let failure = call(name, arguments, None).await.unwrap_err();
-            assert!(failure.kind == ErrorKind::Tool && failure.message.contains(part), "{failure}");
+            assert!(failure.kind == kind && failure.message.contains(part), "{failure}");
         };
-        check("acter", json!({}), "did you mean `actor`?").await;
-        check("actor", json!({}), "act").await;
-        check("actor", json!({"act": 1}), "act").await;
-        check("read_file", json!({"path": "x", "ofset": 1}), "ofset").await;
-        check("write_file", json!("text"), "the arguments of write_file").await;
+        check("acter", json!({}), ErrorKind::Tool, "did you mean `actor`?").await;
+        check("actor", json!({}), ErrorKind::Schema, "act").await;
+        check("actor", json!({"act": 1}), ErrorKind::Schema, "act").await;
+        check("read_file", json!({"path": "x", "ofset": 1}), ErrorKind::Schema, "ofset").await;
+        check("write_file", json!("text"), ErrorKind::Schema, "the arguments of write_file").await;
     }
 }

@@ -3,6 +3,7 @@
 //! The limits bound accidents; they are no sandbox. The process runs as the user that Relais runs as.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use relais_plan::Effect;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::workspace::{Place, blocking, failed};
+use super::workspace::{Place, blocking, create_inside, failed, make_inside};
 use super::{arguments, wrong};
 use crate::model::BoxFuture;
 use crate::process::{self, Bounds, Program};
@@ -26,7 +27,7 @@ const OUTPUT_BYTES: usize = 1024 * 1024;
 const FILE_BLOCKS: u64 = 200 * 1024;
 const CODE_FILE: &str = "code.py";
 /// The shell sets the limits, then becomes Python. A limit that cannot be set stops the call.
-const LIMITED: &str = r#"ulimit -v "$1" && ulimit -t "$2" && ulimit -f "$3" && shift 3 && exec "$@""#;
+const LIMITED: &str = r#"umask 077 && ulimit -v "$1" && ulimit -t "$2" && ulimit -f "$3" && shift 3 && exec "$@""#;
 
 pub struct RunPython {
     spec: ToolSpec,
@@ -93,7 +94,9 @@ async fn prepare(call: &ToolCall<'_>, code: String) -> Result<(PathBuf, String),
     let folder = blocking(move || {
         let folder = Place::new(&workspace, &relative)?.to_write()?;
         let _ = std::fs::remove_dir_all(&folder);
-        let made = std::fs::create_dir(&folder).and_then(|()| std::fs::write(folder.join(CODE_FILE), code));
+        let made = make_inside(&folder)
+            .and_then(|()| create_inside(&folder.join(CODE_FILE)))
+            .and_then(|mut file| file.write_all(code.as_bytes()));
         made.map_err(|error| failed(&relative, "made", &error))?;
         Ok(folder)
     });

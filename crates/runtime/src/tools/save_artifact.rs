@@ -41,6 +41,7 @@ impl Tool for SaveArtifact {
 fn save(call: &ToolCall<'_>) -> Result<Returned, Failure> {
     let given: Arguments = arguments(call)?;
     artifacts::check_name(&given.name)?;
+    given.media_type.as_deref().map_or(Ok(()), artifacts::check_media_type)?;
     let bytes = content(&given.content)?;
     let media_type = given.media_type.unwrap_or_else(|| media_type(&given.name, &given.content).to_owned());
     let value = json!({"name": given.name, "media_type": media_type, "bytes": bytes.len()});
@@ -70,7 +71,7 @@ fn spec() -> ToolSpec {
             "properties": {
                 "name": {
                     "type": "string", "minLength": 1, "maxLength": 200,
-                    "description": "letters, digits and ._-/ only, such as report.md"
+                    "description": "a relative path of letters, digits and ._- only, such as reports/today.md"
                 },
                 "content": {"description": "text, or any JSON value"},
                 "media_type": {"type": "string", "description": "found from name and content if left out"}
@@ -99,5 +100,8 @@ mod tests {
         assert_eq!(saved.artifacts[0].media_type, "application/json");
         assert_eq!(serde_json::from_slice::<Value>(&saved.artifacts[0].bytes).unwrap(), json!([1]));
         bench.check_fails(&tool, json!({"name": "no spaces", "content": ""}), "letters, digits").await;
+        bench.check_fails(&tool, json!({"name": "../up", "content": ""}), "nor `..`").await;
+        let split = json!({"name": "a", "content": "", "media_type": "text/html\r\nX: y"});
+        bench.check_fails(&tool, split, "no media type").await;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::Effect;
@@ -10,7 +11,7 @@ use ring::digest;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Tools, listed, mcp, wrong};
+use super::{Tools, drift, listed, mcp, wrong};
 use crate::tool::{Tool, ToolSpec};
 
 /// What there is, and which servers could not be asked.
@@ -26,6 +27,8 @@ pub struct Manifest {
     /// The date, given by the caller.
     pub version: String,
     pub hash: String,
+    /// What is enough to say later which tools have changed, and how.
+    pub known: Value,
     pub tools: Vec<Value>,
 }
 
@@ -59,6 +62,31 @@ impl Tools {
             chosen.extend(found.into_iter().map(|spec| (spec.name.clone(), spec.clone())));
         }
         Ok(chosen.into_values().collect())
+    }
+
+    /// The tools of the servers that patterns may mean, as far as these answer within the time; and who answered.
+    pub async fn ask(&self, patterns: &[String], time: Duration) -> (Vec<String>, Listed) {
+        let is_meant = |name: &&str| patterns.iter().any(|pattern| may_mean(pattern, name));
+        let names: Vec<&str> = self.servers.names().filter(is_meant).collect();
+        let ask = async |name: &str| match tokio::time::timeout(time, self.servers.tools(name)).await {
+            Ok(outcome) => outcome.map_err(|failure| self.masked_failure(failure)),
+            Err(_) => {
+                let message = format!("MCP server `{name}`: it did not answer within {} s", time.as_secs());
+                Err(Failure::new(ErrorKind::Timeout, message))
+            }
+        };
+        let answers = futures::future::join_all(names.iter().map(|name| ask(name))).await;
+        let (mut asked, mut all) = (Vec::new(), Listed::default());
+        for (name, answer) in names.into_iter().zip(answers) {
+            match answer {
+                Ok(tools) => {
+                    asked.push(name.to_owned());
+                    all.tools.extend(tools.iter().map(|tool| tool.spec().clone()));
+                }
+                Err(failure) => all.failed.push(failure),
+            }
+        }
+        (asked, all)
     }
 
     pub async fn manifest(&self, version: impl Into<String>) -> Manifest {
@@ -122,7 +150,17 @@ impl Manifest {
             hash.update(json!([tool.name, sorted(&tool.parameters)]).to_string().as_bytes());
         }
         let hex: String = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Manifest { version, hash: format!("sha256:{hex}"), tools: tools.into_iter().map(shown).collect() }
+        let known = drift::prints(tools.iter().copied());
+        Manifest { version, hash: format!("sha256:{hex}"), known, tools: tools.into_iter().map(shown).collect() }
+    }
+
+    /// What is kept of it with a workflow; the tools themselves only where that is asked for.
+    pub fn kept(&self) -> Value {
+        let mut kept = json!({ "version": self.version, "hash": self.hash, "known": self.known });
+        if std::env::var("DEBUG_WORKFLOWS").is_ok_and(|value| value == "true") {
+            kept["tools"] = json!(self.tools);
+        }
+        kept
     }
 }
 
@@ -133,7 +171,7 @@ fn shown(tool: &ToolSpec) -> Value {
 }
 
 /// The order of keys is no change.
-fn sorted(value: &Value) -> Value {
+pub(super) fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let ordered: BTreeMap<&String, Value> = fields.iter().map(|(key, value)| (key, sorted(value))).collect();
@@ -156,7 +194,7 @@ fn may_mean(pattern: &str, server: &str) -> bool {
 }
 
 /// `*` stands for any characters. Linear in both: the last star is the only one that ever takes more.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {

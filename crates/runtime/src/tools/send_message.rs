@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use relais_engine::{ErrorKind, Failure};
 use relais_plan::Effect;
-use relais_store::{Document, DocumentKey};
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,12 +16,12 @@ use crate::mask::Secrets;
 use crate::model::BoxFuture;
 use crate::process::{self, Bounds, Program};
 use crate::settings::Channel;
-use crate::tool::{Returned, Tool, ToolCall, ToolSpec};
+use crate::tool::{Notice, Returned, Tool, ToolCall, ToolSpec};
 
-/// The channel that needs no settings: documents of the kind `notification` in the store.
+/// The channel that needs no settings: the list that `relais notifications` and the API show.
 pub const NOTIFICATIONS: &str = "notifications";
-/// Kind of the documents that make up the notification list.
-pub const NOTIFICATION_KIND: &str = "notification";
+/// What a notice without a title is called.
+const UNTITLED: &str = "Message";
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(30);
 const COMMAND_BOUNDS: Bounds = Bounds { time: Duration::from_secs(60), output_bytes: 64 * 1024 };
 /// Of a failed command's words.
@@ -55,9 +54,9 @@ impl SendMessage {
         let message = message(&given, &call);
         match self.channels.get(&given.channel) {
             Some(Channel { webhook: Some(url), .. }) => self.post(url, &message, call.key).await?,
-            Some(Channel { command: Some(words), .. }) => self.run(words, &message).await?,
+            Some(Channel { command: Some(words), env, .. }) => self.run(words, env, &message).await?,
             Some(_) => return Err(self.unusable(&given.channel)),
-            None if given.channel == NOTIFICATIONS => note(&call, message).await?,
+            None if given.channel == NOTIFICATIONS => note(&call, &given).await?,
             None => return Err(self.unknown(&given.channel)),
         }
         Ok(Returned { value: json!({"sent": true, "channel": given.channel}), ..Returned::default() })
@@ -75,14 +74,9 @@ impl SendMessage {
         }
     }
 
-    async fn run(&self, words: &[String], message: &Value) -> Result<(), Failure> {
-        let Some((program, rest)) = words.split_first() else {
-            return Err(Failure::new(ErrorKind::Config, "the channel's command is empty"));
-        };
-        let expanded: Result<Vec<String>, _> = rest.iter().map(|word| self.secrets.expand(word)).collect();
-        let arguments = expanded.map_err(|error| Failure::new(ErrorKind::Config, error.to_string()))?;
-        let stdin = message.to_string().into_bytes();
-        let program = Program { program: program.clone(), arguments, stdin, ..Program::default() };
+    async fn run(&self, words: &[String], env: &BTreeMap<String, String>, message: &Value) -> Result<(), Failure> {
+        let program = Program::of_channel(words, env, &self.secrets, message.to_string().into_bytes())
+            .map_err(|why| Failure::new(ErrorKind::Config, format!("the channel cannot be used: {why}")))?;
         let finished = process::run(&program, COMMAND_BOUNDS).await.map_err(command_failure)?;
         if finished.exit_code == 0 {
             return Ok(());
@@ -129,13 +123,18 @@ fn message(given: &Arguments, call: &ToolCall<'_>) -> Value {
     })
 }
 
-/// Named by the key, so that a repeated call leaves one notification.
-async fn note(call: &ToolCall<'_>, body: Value) -> Result<(), Failure> {
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |past| past.as_millis() as i64);
-    let key = DocumentKey { kind: NOTIFICATION_KIND.into(), owner: String::new(), name: call.key.to_owned() };
-    let (run, document) = (call.run, Document { key, version: 1, at, body });
-    let stored = run.patience.outlast(|| run.store.put_document(document.clone())).await;
-    stored.map_err(|error| Failure::new(ErrorKind::Internal, format!("the notification cannot be stored: {error}")))
+/// Named by the key, so that a repeated call leaves one notice.
+async fn note(call: &ToolCall<'_>, given: &Arguments) -> Result<(), Failure> {
+    let Some(notices) = &call.run.notices else {
+        return Err(Failure::new(ErrorKind::Config, "no list of notifications is kept here; configure a channel"));
+    };
+    let title = if given.title.is_empty() { UNTITLED } else { &given.title };
+    let text = match &given.data {
+        Value::Null => given.text.clone(),
+        data => format!("{}\n{data}", given.text),
+    };
+    let posted = notices.post(Notice { run: call.run.run, key: call.key, title, text: &text }).await;
+    posted.map_err(|error| Failure::new(ErrorKind::Internal, format!("the notification cannot be kept: {error}")))
 }
 
 /// A command that was started may have done its work before it was stopped.
@@ -183,33 +182,48 @@ fn spec(channels: &BTreeMap<String, Channel>) -> ToolSpec {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::settings::HttpSettings;
+    use crate::tool::Noticeboard;
     use crate::tools::testing::{Bench, KEY, Peer};
 
     fn tool(channels: &[(&str, Channel)]) -> SendMessage {
         let channels = channels.iter().map(|(name, channel)| (name.to_string(), channel.clone())).collect();
         let web = Arc::new(Web::new(&HttpSettings::default()));
-        SendMessage::new(channels, web, Arc::new(Secrets::default()))
+        let secrets = Secrets::new(&BTreeMap::from([("token".to_owned(), "geheim-geheim".to_owned())]));
+        SendMessage::new(channels, web, Arc::new(secrets))
     }
 
     fn command(script: &str) -> Channel {
-        Channel { command: Some(vec!["/bin/sh".into(), "-c".into(), script.into()]), webhook: None }
+        let env = BTreeMap::from([("TOKEN".to_owned(), "${token}".to_owned())]);
+        Channel { command: Some(vec!["/bin/sh".into(), "-c".into(), script.into()]), env, webhook: None }
+    }
+
+    /// What was posted, by key.
+    #[derive(Default)]
+    struct Board(Mutex<BTreeMap<String, (String, String)>>);
+
+    impl Noticeboard for Board {
+        fn post<'a>(&'a self, notice: Notice<'a>) -> BoxFuture<'a, Result<(), String>> {
+            let told = (notice.title.to_owned(), notice.text.to_owned());
+            self.0.lock().unwrap().insert(notice.key.to_owned(), told);
+            Box::pin(std::future::ready(Ok(())))
+        }
     }
 
     #[tokio::test]
     async fn keeps_one_notification_per_key() {
-        let bench = Bench::new();
-        let tool = tool(&[]);
+        let (mut bench, board, tool) = (Bench::new(), Arc::new(Board::default()), tool(&[]));
+        let message = json!({"channel": "notifications", "text": "hi", "data": [1]});
+        bench.check_fails(&tool, message.clone(), "no list of notifications is kept here").await;
+        bench.run.notices = Some(board.clone());
         for _ in 0..2 {
-            bench.call(&tool, json!({"channel": "notifications", "text": "hi", "data": [1]})).await.unwrap();
+            bench.call(&tool, message.clone()).await.unwrap();
         }
-        let kept = bench.documents();
-        assert_eq!(kept.len(), 1);
-        assert_eq!(
-            (kept[0].key.name.as_str(), &kept[0].body["text"], &kept[0].body["data"]),
-            (KEY, &json!("hi"), &json!([1]))
-        );
+        let kept = board.0.lock().unwrap().clone();
+        assert_eq!(kept, BTreeMap::from([(KEY.to_owned(), ("Message".to_owned(), "hi\n[1]".to_owned()))]));
         assert_eq!(tool.effect(&json!({"channel": "notifications"})), Effect::Idempotent);
         assert_eq!(tool.effect(&json!({"channel": "x"})), Effect::Once);
         bench.check_fails(&tool, json!({"channel": "x", "text": "hi"}), "there are: notifications").await;
@@ -218,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn posts_to_a_webhook_with_the_key() {
         let peer = Peer::start().await;
-        let channel = |path: &str| Channel { webhook: Some(peer.url(path)), command: None };
+        let channel = |path: &str| Channel { webhook: Some(peer.url(path)), ..Channel::default() };
         let tool = tool(&[("ops", channel("/echo")), ("sad", channel("/status/500")), ("empty", Channel::default())]);
         let bench = Bench::new();
         bench.check(&tool, json!({"channel": "ops", "text": "hi"}), json!({"sent": true, "channel": "ops"})).await;
@@ -238,6 +252,8 @@ mod tests {
         let tool = tool(&[
             ("mail", command(&format!("cat > '{}'", file.display()))),
             ("bad", command("echo no route >&2; exit 7")),
+            ("told", command("test ${#TOKEN} = 13 && ! tr '\\0' ' ' < /proc/$$/cmdline | grep -qF \"$TOKEN\"")),
+            ("shown", Channel { command: Some(vec!["page".into(), "--token=${token}".into()]), ..Channel::default() }),
         ]);
         bench
             .check(
@@ -249,5 +265,11 @@ mod tests {
         let got: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!((&got["title"], &got["text"]), (&json!("T"), &json!("hi")));
         bench.check_fails(&tool, json!({"channel": "bad", "text": "hi"}), "ended with 7: no route").await;
+        let shown = "would show a secret to everybody who lists the processes";
+        bench.check_fails(&tool, json!({"channel": "shown", "text": "hi"}), shown).await;
+        if cfg!(target_os = "linux") {
+            let sent = json!({"sent": true, "channel": "told"});
+            bench.check(&tool, json!({"channel": "told", "text": "hi"}), sent).await;
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Paths in a run's workspace: relative, without `..`, and never out of it through a symbolic link.
 
+use std::fs::File;
 use std::io::ErrorKind as IoKind;
 use std::path::{Component, Path, PathBuf};
 
 use relais_engine::Failure;
+use relais_store::private;
 
 use super::wrong;
 
@@ -24,7 +26,7 @@ pub struct Place {
 impl Place {
     pub fn new(workspace: &Path, written: &str) -> Result<Place, Failure> {
         let relative = relative(written)?;
-        std::fs::create_dir_all(workspace).map_err(|error| failed("", "made", &error))?;
+        private::make_folder(workspace).map_err(|error| failed("", "made", &error))?;
         let root = workspace.canonicalize().map_err(|error| failed("", "opened", &error))?;
         Ok(Place { root, relative })
     }
@@ -48,7 +50,7 @@ impl Place {
 
     /// Each folder is checked before anything is made in it.
     fn folder(&self, path: PathBuf) -> Result<PathBuf, Failure> {
-        match std::fs::create_dir(&path) {
+        match make_inside(&path) {
             Err(error) if error.kind() != IoKind::AlreadyExists => Err(failed(&self.shown(), "written", &error)),
             _ if !path.is_dir() => Err(wrong(format!("a part of `{}` is a file, not a folder", self.shown()))),
             _ => self.inside(path.canonicalize().map_err(|error| failed(&self.shown(), "written", &error))?),
@@ -65,6 +67,17 @@ impl Place {
     pub fn shown(&self) -> String {
         self.relative.to_string_lossy().into_owned()
     }
+}
+
+/// A folder that is as open as the one that it is in: that of a run in the home folder is its owner's alone, one that a
+/// person named is as that person has it.
+pub fn make_inside(path: &Path) -> std::io::Result<()> {
+    if path.parent().is_some_and(private::is_open) { std::fs::create_dir(path) } else { private::make_one(path) }
+}
+
+/// A new file, in the same way.
+pub fn create_inside(path: &Path) -> std::io::Result<File> {
+    if path.parent().is_some_and(private::is_open) { File::create_new(path) } else { private::create_new(path) }
 }
 
 fn relative(written: &str) -> Result<PathBuf, Failure> {

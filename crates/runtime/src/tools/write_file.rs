@@ -9,7 +9,7 @@ use relais_plan::Effect;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::workspace::{Place, TEMPORARY, blocking, failed};
+use super::workspace::{Place, TEMPORARY, blocking, create_inside, failed};
 use super::{arguments, wrong};
 use crate::model::BoxFuture;
 use crate::tool::{Returned, Tool, ToolCall, ToolSpec};
@@ -85,7 +85,7 @@ fn write(place: &Place, bytes: &[u8], key: &str) -> Result<(), Failure> {
 fn replace(target: &Path, temporary: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // Never through a link that somebody may have put in this place.
     let _ = std::fs::remove_file(temporary);
-    let mut file = File::create_new(temporary)?;
+    let mut file = create_inside(temporary)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(temporary, target)?;

@@ -31,6 +31,29 @@ const MAX_INSTANCES: usize = 100;
 #[schema(value_type = Object)]
 pub struct Instance(pub Value);
 
+/// What an instance has beside what every run has.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct InstancePart {
+    pub uuid: Uuid,
+    pub user_id: String,
+    pub workflow_definition_uuid: String,
+    pub error_message: Option<String>,
+    /// `uuid`, `raw_data`, `summary`, `markdown_representation`.
+    #[schema(value_type = Object)]
+    pub trigger_output: Value,
+    #[schema(value_type = Vec<Object>)]
+    pub step_instances: Vec<Value>,
+    pub created_at: String,
+    pub updated_at: String,
+}
+
+impl InstancePart {
+    pub async fn of(service: &Service, run: Uuid) -> Result<InstancePart, Problem> {
+        let view = service.view(run, Format::Steps).await?;
+        serde_json::from_value(view).map_err(|error| relais_service::Error::Unusable(error.to_string()).into())
+    }
+}
+
 /// What a run is started with.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -28,7 +28,7 @@ pub fn routes() -> OpenApiRouter<App> {
 pub struct NotificationRow {
     pub id: Uuid,
     pub at: String,
-    /// `run.completed` or `run.failed`.
+    /// `run.completed`, `run.failed`, `run.waiting`, or `run.message` where a run itself has something to say.
     pub kind: String,
     pub title: String,
     pub text: String,

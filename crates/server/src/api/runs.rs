@@ -6,6 +6,7 @@ mod parts;
 mod signals;
 mod starts;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -35,13 +36,15 @@ pub fn routes() -> OpenApiRouter<App> {
     own.merge(parts::routes()).merge(signals::routes()).merge(events::routes()).merge(starts::routes())
 }
 
-/// How a run stands. `completed`, `stopped`, `partial_success`, `failed` and `cancelled` are ends.
+/// How a run stands. `completed`, `stopped`, `partial_success`, `failed` and `cancelled` are ends. `interrupted`: whoever
+/// worked on it is gone; a server takes it up by itself, and `POST /runs/{id}/resume` at once.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = RunStatus)]
 pub enum Status {
     Pending,
     Running,
+    Interrupted,
     Waiting,
     Completed,
     Stopped,
@@ -55,6 +58,7 @@ impl From<RunStatus> for Status {
         match status {
             RunStatus::Pending => Status::Pending,
             RunStatus::Running => Status::Running,
+            RunStatus::Interrupted => Status::Interrupted,
             RunStatus::Waiting => Status::Waiting,
             RunStatus::Completed => Status::Completed,
             RunStatus::Stopped => Status::Stopped,
@@ -70,6 +74,7 @@ impl From<Status> for RunStatus {
         match status {
             Status::Pending => RunStatus::Pending,
             Status::Running => RunStatus::Running,
+            Status::Interrupted => RunStatus::Interrupted,
             Status::Waiting => RunStatus::Waiting,
             Status::Completed => RunStatus::Completed,
             Status::Stopped => RunStatus::Stopped,
@@ -98,6 +103,8 @@ pub struct RunRow {
     /// The id of the trigger that started it.
     pub trigger: Option<String>,
     pub thread: Option<String>,
+    /// Words of people's own that it is found by.
+    pub tags: BTreeMap<String, String>,
     /// The run that started it.
     pub parent: Option<Uuid>,
     pub status: Status,
@@ -112,6 +119,8 @@ pub struct RunRow {
     /// When time alone makes it go on.
     #[schema(format = DateTime)]
     pub wakes_at: Option<String>,
+    /// How the tools of the workflow had changed since its version was made, in words, when the run was started.
+    pub drift: Option<String>,
 }
 
 /// What was used so far, child runs included.
@@ -123,6 +132,8 @@ pub struct Used {
     pub cached_tokens: u64,
     /// Part of `completion_tokens` that was thought, not said.
     pub reasoning_tokens: u64,
+    /// Part of both: tokens that no provider counted.
+    pub estimated_tokens: u64,
     pub usd: f64,
     pub model_calls: u64,
     pub tool_calls: u64,
@@ -136,6 +147,7 @@ impl From<Usage> for Used {
             completion_tokens: usage.completion,
             cached_tokens: usage.cached,
             reasoning_tokens: usage.reasoning,
+            estimated_tokens: usage.estimated,
             usd: usage.usd_nanos as f64 / 1e9,
             model_calls: usage.model_calls,
             tool_calls: usage.tool_calls,
@@ -173,6 +185,7 @@ impl From<Row> for RunRow {
             version: Some(target.version).filter(|version| *version > 0),
             branch: target.branch,
             trigger: target.trigger,
+            tags: target.tags,
             thread: Some(summary.thread).filter(|thread| !thread.is_empty()),
             parent: summary.parent,
             status: summary.status.into(),
@@ -182,6 +195,7 @@ impl From<Row> for RunRow {
             error: summary.error.map(RunError::from),
             waits_for: summary.awaits,
             wakes_at: summary.wake_at.map(instant),
+            drift: target.drift,
         }
     }
 }
@@ -197,6 +211,10 @@ struct Which {
     /// The id, the alias or the name of a workflow.
     workflow: Option<String>,
     thread: Option<String>,
+    /// One tag, `team=sales`, or several with commas between; a run must have all of them.
+    tag: Option<String>,
+    /// Only runs that ended with an error of this kind, such as `timeout`.
+    error: Option<String>,
     /// Only the child runs of this run.
     parent: Option<Uuid>,
     /// Leave out runs that other runs have started.
@@ -226,6 +244,7 @@ impl Which {
             workflow_id,
             workflow,
             thread: self.thread,
+            marks: relais_service::marks(&listed(self.tag.as_deref()), self.error.as_deref())?,
             status: statuses(self.status.as_deref())?,
             parent: self.parent,
             roots_only: self.roots_only,
@@ -240,7 +259,7 @@ impl Which {
 
 /// The id of a kept workflow, or else a name. Runs are found by the id of a workflow that is gone, and by the name of
 /// one that is only a file.
-async fn of_workflow(service: &Service, text: String) -> Result<(Option<String>, Option<String>), Problem> {
+pub(super) async fn of_workflow(service: &Service, text: String) -> Result<(Option<String>, Option<String>), Problem> {
     if let Ok(id) = text.parse::<Uuid>() {
         return Ok((Some(id.to_string()), None));
     }
@@ -251,7 +270,12 @@ async fn of_workflow(service: &Service, text: String) -> Result<(Option<String>,
     }
 }
 
-fn statuses(text: Option<&str>) -> Result<Vec<RunStatus>, Problem> {
+/// Words with commas between.
+fn listed(text: Option<&str>) -> Vec<String> {
+    text.map_or_else(Vec::new, |text| text.split(',').map(|word| word.trim().to_owned()).collect())
+}
+
+pub(super) fn statuses(text: Option<&str>) -> Result<Vec<RunStatus>, Problem> {
     let one = |word: &str| {
         let status: Result<Status, _> = serde_json::from_value(Value::String(word.trim().to_owned()));
         status
@@ -261,7 +285,7 @@ fn statuses(text: Option<&str>) -> Result<Vec<RunStatus>, Problem> {
     text.map_or_else(|| Ok(Vec::new()), |text| text.split(',').map(one).collect())
 }
 
-fn moment(name: &str, text: Option<&str>) -> Result<Option<Millis>, Problem> {
+pub(super) fn moment(name: &str, text: Option<&str>) -> Result<Option<Millis>, Problem> {
     let unclear = |text: &str| {
         let right = "write it like 2026-11-16T08:30:00Z";
         Problem::invalid(format!("{name}: `{text}` is no time; {right}"))

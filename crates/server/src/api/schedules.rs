@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use relais_plan::{CatchUp, Overlap, TriggerOn};
-use relais_service::{Decision, Origin, SetSchedule, Timed, Understood};
+use relais_service::{Backfill, Backfilled, Decision, Origin, SetSchedule, Timed, Understood, backfill_time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::body::{Json, Path, Query};
-use crate::caller::{Reads, Writes};
+use crate::caller::{Reads, Runs, Writes};
 use crate::pages::{Page, Paging};
 use crate::problem::{Problem, Problems};
 use crate::revisions::{Created, Tagged};
@@ -23,6 +23,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list, create))
         .routes(routes!(preview))
         .routes(routes!(get, remove))
+        .routes(routes!(backfill))
         .routes(routes!(pause))
         .routes(routes!(resume))
         .routes(routes!(decisions))
@@ -205,8 +206,8 @@ struct ScheduleTime {
     continuous: Option<String>,
     /// An IANA name such as `Europe/Paris`; default: that of the server.
     timezone: Option<String>,
-    #[serde(default)]
-    overlap: WhenBusy,
+    /// Default: `skip`; with `catch_up: all`, `queue`.
+    overlap: Option<WhenBusy>,
     #[serde(default)]
     catch_up: WhenMissed,
     /// What the runs are given, any JSON; checked against what the workflow takes.
@@ -225,7 +226,7 @@ struct ScheduleTime {
 impl From<ScheduleTime> for SetSchedule {
     fn from(body: ScheduleTime) -> SetSchedule {
         let ScheduleTime { at, cron, every, continuous, timezone, input, branch, replaces, .. } = body;
-        let (overlap, catch_up) = (body.overlap.into(), body.catch_up.into());
+        let (overlap, catch_up) = (body.overlap.map(Into::into), body.catch_up.into());
         let by_tool = false;
         SetSchedule { at, cron, every, continuous, timezone, overlap, catch_up, input, branch, replaces, by_tool }
     }
@@ -306,6 +307,55 @@ async fn get(Reads(service): Reads, Path(id): Path<Uuid>) -> Result<Tagged<Sched
 async fn remove(Writes(service): Writes, Path(id): Path<Uuid>) -> Result<StatusCode, Problem> {
     service.cancel_schedule(id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// A past range.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct BackfillRange {
+    /// A time (RFC 3339), or a day, which begins at midnight UTC.
+    from: String,
+    /// Up to and with this time.
+    to: String,
+    /// Only show the times; nothing is started.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// The times whose runs are owed now.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct BackfillView {
+    pub schedule: Uuid,
+    /// In order; RFC 3339.
+    pub times: Vec<String>,
+    /// The runs may overlap; else they start one after another.
+    pub at_once: bool,
+}
+
+impl From<Backfilled> for BackfillView {
+    fn from(done: Backfilled) -> BackfillView {
+        let Backfilled { schedule, times, at_once } = done;
+        BackfillView { schedule, times: times.into_iter().map(instant).collect(), at_once }
+    }
+}
+
+/// Start the runs of a past range: one for each time at which the schedule would have fired, twice is once.
+#[utoipa::path(post, path = "/schedules/{id}/backfill", operation_id = "backfill_schedule", tag = "schedules", params(("id" = Uuid, Path)),
+    request_body = BackfillRange, responses((status = OK, body = BackfillView), Problems))]
+async fn backfill(
+    Writes(_writes): Writes,
+    Runs(service): Runs,
+    Path(id): Path<Uuid>,
+    Json(range): Json<BackfillRange>,
+) -> Result<Json<BackfillView>, Problem> {
+    let workflow = service.schedule_at(id).await?.trigger.workflow_uuid.to_string();
+    let (from, to) = (backfill_time("from", &range.from)?, backfill_time("to", &range.to)?);
+    let wanted = Backfill { workflow, schedule: Some(id), from, to };
+    let done = match range.dry_run {
+        true => service.preview_backfill(&wanted).await?,
+        false => service.backfill(&wanted).await?,
+    };
+    Ok(Json(done.into()))
 }
 
 /// Pause a schedule: nothing starts until it is resumed.

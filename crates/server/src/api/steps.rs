@@ -1,5 +1,8 @@
 //! Steps as objects: made by themselves, read, saved, deleted, run by themselves.
 
+use std::time::Duration;
+
+use relais_engine::RunStatus;
 use relais_service::{Mode, Start, Step, StepFields, StepKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -271,7 +274,10 @@ async fn delete(
     Ok(axum::http::StatusCode::NO_CONTENT)
 }
 
-/// Run a step by itself. A checker that would stop its workflow ends the run as stopped.
+/// How long a checker, which calls nothing, is waited for.
+const CHECK_TIME: Duration = Duration::from_secs(10);
+
+/// Run a step by itself. A checker is answered when it has decided, with `result`: true if it would stop its workflow.
 #[utoipa::path(post, path = "/steps/{id}/run", operation_id = "run_step", tag = "steps", request_body = RunStep,
     params(("id" = Uuid, Path),
         IdempotencyKey),
@@ -286,8 +292,17 @@ async fn run(
     let outputs = body.step_outputs.map(|outputs| ("step_outputs".to_owned(), json!(outputs)));
     let input = Value::Object(trigger.into_iter().chain(outputs).collect());
     let mode = Mode { simulate: body.simulate, ..Mode::default() };
+    let is_checker = matches!(service.step(id).await?.record.kind, StepKind::StopChecker { .. });
     let run = service.run_step(id, Start { input, mode, key, ..Start::default() }).await?;
-    started(&service, run).await
+    if !is_checker {
+        return started(&service, run).await;
+    }
+    let status = service.rested(run, CHECK_TIME).await?.summary.status;
+    let mut answer = started(&service, run).await?;
+    if status.is_success() {
+        answer.2.0.0["result"] = json!(status == RunStatus::Stopped);
+    }
+    Ok(answer)
 }
 
 fn tagged(step: Step, user: &str) -> Tagged<StepModel> {

@@ -62,6 +62,9 @@ pub struct ProviderView {
     pub has_key: bool,
     /// A key is there, or none is needed.
     pub usable: bool,
+    /// Seconds until it is asked again, while it is left out for having failed several times in a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out_s: Option<u64>,
     /// The models whose prices are known; others work as well.
     pub models: Vec<ModelView>,
 }
@@ -91,7 +94,7 @@ impl From<Listed> for ProviderView {
             }
         };
         let models = models.into_iter().map(view).collect();
-        ProviderView { provider, key_variables, has_key, usable, models }
+        ProviderView { provider, key_variables, has_key, usable, left_out_s: None, models }
     }
 }
 
@@ -120,5 +123,11 @@ async fn list_tools(Reads(service): Reads, Query(Which { mcp }): Query<Which>) -
 #[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "tools",
     responses((status = OK, body = Vec<ProviderView>), Problems))]
 async fn list_models(Reads(service): Reads) -> Json<Vec<ProviderView>> {
-    Json(service.models().into_iter().map(Into::into).collect())
+    let mut providers: Vec<ProviderView> = service.models().into_iter().map(Into::into).collect();
+    for (provider, gauge) in service.governors().into_iter().filter(|(_, gauge)| gauge.left_out_ms > 0) {
+        if let Some(view) = providers.iter_mut().find(|view| view.provider == provider) {
+            view.left_out_s = Some(gauge.left_out_ms.div_ceil(1_000));
+        }
+    }
+    Json(providers)
 }

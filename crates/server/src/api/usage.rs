@@ -79,6 +79,9 @@ pub struct UsageSum {
     pub cached_tokens: u64,
     /// Part of the completion tokens.
     pub reasoning_tokens: u64,
+    /// Part of both: tokens that no provider counted.
+    #[serde(default)]
+    pub estimated_tokens: u64,
     pub cost_usd: f64,
     pub model_calls: u64,
     pub tool_calls: u64,
@@ -91,7 +94,8 @@ pub struct UsageSum {
 impl From<Sum> for UsageSum {
     fn from(sum: Sum) -> UsageSum {
         let Sum { runs, ends, usage, duration_ms } = sum;
-        let Usage { prompt, completion, cached, reasoning, usd_nanos, model_calls, tool_calls, retries } = usage;
+        let Usage { prompt, completion, cached, reasoning, estimated, usd_nanos, .. } = usage;
+        let Usage { model_calls, tool_calls, retries, waits: _, wait_ms: _, .. } = usage;
         UsageSum {
             runs,
             by_status: ends,
@@ -99,6 +103,7 @@ impl From<Sum> for UsageSum {
             completion_tokens: completion,
             cached_tokens: cached,
             reasoning_tokens: reasoning,
+            estimated_tokens: estimated,
             cost_usd: usd_nanos as f64 / 1e9,
             model_calls,
             tool_calls,

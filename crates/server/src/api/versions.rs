@@ -18,7 +18,11 @@ use crate::revisions::{IfMatch, Tagged};
 use crate::times::instant;
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get)).routes(routes!(roll_back))
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(get))
+        .routes(routes!(roll_back))
+        .routes(routes!(accept_tools))
 }
 
 /// One version of a workflow; it never changes.
@@ -104,5 +108,20 @@ async fn roll_back(
     Json(RollBack { version }): Json<RollBack>,
 ) -> Result<Tagged<WholeWorkflow>, Problem> {
     let changed = service.roll_back(&id, version, revision).await?;
+    whole(&service, changed).await
+}
+
+/// Take the tools as they are now for the known ones: a new version that says what the newest says. Where they were known
+/// already, nothing changes.
+#[utoipa::path(post, path = "/workflows/{id}/accept-tools", operation_id = "accept_workflow_tools", tag = "workflows",
+    params(("id" = String, Path, description = "Id, alias or name"),
+        IfMatch),
+    responses((status = OK, body = WholeWorkflow), Problems))]
+async fn accept_tools(
+    Writes(service): Writes,
+    Path(id): Path<String>,
+    IfMatch(revision): IfMatch,
+) -> Result<Tagged<WholeWorkflow>, Problem> {
+    let changed = service.accept_tools(&id, revision).await?;
     whole(&service, changed).await
 }

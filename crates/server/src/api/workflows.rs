@@ -1,7 +1,10 @@
 //! Workflows: made, read, changed, started.
 
+use std::collections::BTreeMap;
+
 use relais_service::{
-    Format, Mode, NewWorkflow, Service, Start, Tally, Workflow, WorkflowChange, WorkflowList, Written,
+    Deletion, Format, Mode, NewWorkflow, Removal, Service, Start, Tally, Workflow, WorkflowChange, WorkflowList,
+    Written,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::instances::InstancePart;
 use super::runs::RunRow;
 use crate::App;
 use crate::body::{Json, Path, Query};
@@ -21,7 +25,8 @@ use crate::times::instant;
 use crate::traced::TraceParent;
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update, delete)).routes(routes!(run))
+    let router = OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update, delete));
+    router.routes(routes!(deletion)).routes(routes!(run))
 }
 
 /// A workflow as it is now.
@@ -248,8 +253,15 @@ pub struct StartRun {
     pub branch: Option<String>,
     /// Default: the newest.
     pub version: Option<u64>,
+    /// The same as `input`, in the words of instances: any JSON, what `<<trigger_output>>` stands for.
+    #[serde(default)]
+    #[schema(value_type = Option<Value>)]
+    pub triggering_data: Value,
     #[serde(default)]
     pub thread: String,
+    /// Words of your own that the run is found by, beside those of the definition.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
     /// Made-up answers in place of every model and tool.
     #[serde(default)]
     pub simulate: bool,
@@ -340,9 +352,62 @@ struct Deleting {
     /// again; without it both are in the way.
     #[serde(default)]
     force: bool,
+    /// Its runs, their outputs and artifacts stay.
+    #[serde(default)]
+    keep_runs: bool,
 }
 
-/// Delete a workflow with its triggers and steps; its versions and the runs that have ended stay.
+impl From<Deleting> for Removal {
+    fn from(Deleting { force, keep_runs }: Deleting) -> Removal {
+        Removal { force, keep_runs }
+    }
+}
+
+/// What goes with a workflow that is deleted.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DeletionView {
+    pub workflow_id: Uuid,
+    pub name: String,
+    pub versions: u64,
+    pub triggers: usize,
+    /// Step objects.
+    pub steps: usize,
+    /// Runs with their outputs and artifacts; those that it would keep are not among them.
+    pub runs: usize,
+    /// There are more than were counted.
+    pub more_runs: bool,
+    /// Runs among them that are active and would be cancelled.
+    pub active_runs: usize,
+}
+
+impl From<Deletion> for DeletionView {
+    fn from(Deletion { workflow, triggers, runs, more_runs, active }: Deletion) -> DeletionView {
+        DeletionView {
+            workflow_id: workflow.id,
+            name: workflow.name,
+            versions: workflow.version,
+            triggers,
+            steps: workflow.steps.len(),
+            runs,
+            more_runs,
+            active_runs: active,
+        }
+    }
+}
+
+/// What a deletion with the same parameters would take away, or why it would be refused. Changes nothing.
+#[utoipa::path(get, path = "/workflows/{id}/deletion", operation_id = "get_workflow_deletion", tag = "workflows",
+    params(("id" = String, Path, description = "Id, alias or name"), Deleting),
+    responses((status = OK, body = DeletionView), Problems))]
+async fn deletion(
+    Reads(service): Reads,
+    Path(id): Path<String>,
+    Query(deleting): Query<Deleting>,
+) -> Result<Json<DeletionView>, Problem> {
+    Ok(Json(service.deletion(&id, deleting.into()).await?.into()))
+}
+
+/// Delete a workflow with its triggers and steps, and its runs with their outputs and artifacts.
 #[utoipa::path(delete, path = "/workflows/{id}", operation_id = "delete_workflow", tag = "workflows",
     params(("id" = String, Path, description = "Id, alias or name"), Deleting,
         IfMatch),
@@ -351,9 +416,9 @@ async fn delete(
     Writes(service): Writes,
     Path(id): Path<String>,
     IfMatch(revision): IfMatch,
-    Query(Deleting { force }): Query<Deleting>,
+    Query(deleting): Query<Deleting>,
 ) -> Result<axum::http::StatusCode, Problem> {
-    service.delete_workflow(&id, force, revision).await?;
+    service.delete_workflow(&id, deleting.into(), revision).await?;
     Ok(axum::http::StatusCode::NO_CONTENT)
 }
 
@@ -362,7 +427,7 @@ async fn delete(
     params(("id" = String, Path, description = "Id, alias or name"),
         IdempotencyKey,
         ("traceparent" = Option<String>, Header, description = "The trace that the run joins (W3C Trace Context)")),
-    responses((status = ACCEPTED, body = RunRow), Problems))]
+    responses((status = ACCEPTED, body = StartedRun), Problems))]
 async fn run(
     Runs(service): Runs,
     Path(id): Path<String>,
@@ -371,13 +436,36 @@ async fn run(
     Json(body): Json<StartRun>,
 ) -> Result<Accepted, Problem> {
     let mode = Mode { simulate: body.simulate, seed: body.seed, model: body.model, ..Mode::default() };
-    let start = Start { input: body.input, mode, thread: body.thread, key, traceparent, ..Start::default() };
+    let input = one_input(body.input, body.triggering_data)?;
+    let start = Start { input, mode, thread: body.thread, tags: body.tags, key, traceparent, ..Start::default() };
     let run = service.start_workflow(&id, body.branch.as_deref(), body.version, start).await?;
     let location = [(axum::http::header::LOCATION, format!("/api/v1/runs/{run}"))];
-    Ok((axum::http::StatusCode::ACCEPTED, location, Json(service.row(run).await?.into())))
+    let started = StartedRun { run: service.row(run).await?.into(), instance: InstancePart::of(&service, run).await? };
+    Ok((axum::http::StatusCode::ACCEPTED, location, Json(started)))
 }
 
-type Accepted = (axum::http::StatusCode, [(axum::http::HeaderName, String); 1], Json<RunRow>);
+type Accepted = (axum::http::StatusCode, [(axum::http::HeaderName, String); 1], Json<StartedRun>);
+
+/// A run that was started: what lists show of it, and what it is as an instance.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StartedRun {
+    #[serde(flatten)]
+    pub run: RunRow,
+    #[serde(flatten)]
+    pub instance: InstancePart,
+}
+
+/// Both names mean the same thing.
+fn one_input(input: Value, triggering_data: Value) -> Result<Value, Problem> {
+    match (input.is_null(), triggering_data.is_null()) {
+        (_, true) => Ok(input),
+        (true, false) => Ok(triggering_data),
+        (false, false) => {
+            let text = "`input` and `triggering_data` are two names of the same thing; give one of them";
+            Err(relais_service::Error::Invalid(text.into()).into())
+        }
+    }
+}
 
 pub(super) async fn whole(
     service: &Service,

@@ -11,10 +11,12 @@ use relais_service::{Following, Row, Service};
 
 use super::trouble::trouble;
 
-/// Many clients give a request up after a minute.
-pub const DEFAULT_WAIT_S: u64 = 50;
-/// Over HTTP every request is answered within two minutes.
-pub const MAX_WAIT_S: u64 = 100;
+/// How long a run is waited for where the client does not say: as long as the client waits. A day, so that nothing is
+/// waited for that never comes.
+pub const MAX_WAIT_S: u64 = 24 * 60 * 60;
+/// How often the client is told that the run is still going, where nothing else happens: clients give up what is silent
+/// for a minute.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 /// The client at the other end of a call.
 pub struct Attended {
@@ -24,7 +26,7 @@ pub struct Attended {
 
 /// How the run stands when it has ended, waits for somebody, or the time is up.
 pub async fn attend(service: &Service, run: RunId, wait_s: Option<u64>, client: &Attended) -> Result<Row, Trouble> {
-    let limit = Duration::from_secs(wait_s.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S));
+    let limit = patience(wait_s);
     let mut teller = Teller::new(service, run, &client.progress).await;
     let row = tokio::select! {
         row = service.rested(run, limit) => row,
@@ -33,6 +35,11 @@ pub async fn attend(service: &Service, run: RunId, wait_s: Option<u64>, client: 
     };
     teller.tell_the_rest().await;
     row.map_err(trouble)
+}
+
+/// As long as the client says; where it says nothing, until the run has ended.
+fn patience(wait_s: Option<u64>) -> Duration {
+    Duration::from_secs(wait_s.unwrap_or(MAX_WAIT_S).min(MAX_WAIT_S))
 }
 
 /// Tells the client what happens; whatever goes wrong with it is no trouble of the call.
@@ -51,8 +58,11 @@ impl<'a> Teller<'a> {
 
     async fn tell(&mut self) -> Infallible {
         while let Some(following) = &mut self.following {
-            let Ok(Some(notices)) = following.next().await else { break };
-            self.say(&notices);
+            match tokio::time::timeout(SIGN_OF_LIFE, following.next()).await {
+                Ok(Ok(Some(notices))) => self.say(&notices),
+                Ok(Ok(None) | Err(_)) => break,
+                Err(_) => self.tell_one("still going"),
+            }
         }
         std::future::pending().await
     }
@@ -67,9 +77,13 @@ impl<'a> Teller<'a> {
 
     fn say(&mut self, notices: &[Notice]) {
         for message in notices.iter().filter_map(message) {
-            self.told = self.told.saturating_add(1);
-            self.progress.tell(f64::from(self.told), None, &message);
+            self.tell_one(&message);
         }
+    }
+
+    fn tell_one(&mut self, message: &str) {
+        self.told = self.told.saturating_add(1);
+        self.progress.tell(f64::from(self.told), None, message);
     }
 }
 
@@ -92,4 +106,17 @@ fn message(notice: &Notice) -> Option<String> {
         What::RunEnded { status, .. } => format!("run {} {}", notice.run, status.word()),
         What::ModelAnswered { .. } | What::ToolAnswered { .. } | What::Signalled { .. } => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // keeps A-46
+    #[test]
+    fn only_a_client_that_says_so_is_answered_before_the_end() {
+        assert_eq!(patience(Some(0)), Duration::ZERO);
+        assert_eq!(patience(Some(40)), Duration::from_secs(40));
+        assert!(patience(None) >= Duration::from_secs(24 * 3_600));
+    }
 }

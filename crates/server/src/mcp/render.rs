@@ -103,6 +103,10 @@ fn next(row: &Row, asks: bool) -> Option<String> {
         RunStatus::Pending | RunStatus::Running => format!(
             "The run is still going. Call get_run with id {run} and wait_seconds to see how it ends; cancel_run ends it."
         ),
+        RunStatus::Interrupted => format!(
+            "Nobody works on the run any more: its process has ended. Call resume_run with id {run}, and it goes on where \
+             it was."
+        ),
         RunStatus::Waiting => {
             format!(
                 "The run waits for: {waits}. It goes on by itself when that comes; look again with get_run, id {run}."

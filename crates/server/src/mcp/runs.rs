@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Guest;
 use super::arguments::{Arguments, RUN, WORKFLOW};
-use super::attend::{Attended, DEFAULT_WAIT_S, MAX_WAIT_S, attend};
+use super::attend::{Attended, MAX_WAIT_S, attend};
 use super::render::{self, given};
 use super::tools::{Effect, Spec, limit, same_as, text, user_id};
 use super::trouble::trouble;
@@ -19,9 +19,15 @@ const DEFAULT_LISTED: u64 = 20;
 /// As the tool has been described from the beginning.
 const DEFAULT_FAILED: u64 = 10;
 
-pub fn wait_seconds(default: u64) -> Value {
-    json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": default,
-        "description": "How long to wait for the end; 0 answers at once." })
+pub fn wait_seconds() -> Value {
+    json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S,
+        "description": "How long to wait for the end, at most; left out, until it has ended. 0 answers at once." })
+}
+
+/// Of a tool that looks: it waits only if it is asked to.
+fn look_seconds() -> Value {
+    json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0,
+        "description": "How long to wait for the end; left out or 0, it answers at once." })
 }
 
 fn simulate() -> Value {
@@ -29,13 +35,24 @@ fn simulate() -> Value {
         "description": "Made-up answers in place of every model and tool: costs nothing, changes nothing. Required input that is not given is made up, too; `made_up` names it." })
 }
 
+fn tags() -> Value {
+    json!({ "type": "object", "additionalProperties": { "type": "string" },
+        "description": "Words of your own that the run is found by, such as {\"team\": \"sales\"}; list_runs filters by them." })
+}
+
+/// The texts of an object.
+pub fn tags_of(arguments: &mut Arguments) -> relais_plan::tags::Tags {
+    let given = arguments.0.remove("tags").and_then(|tags| tags.as_object().cloned()).unwrap_or_default();
+    given.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect()
+}
+
 pub fn run_spec() -> Spec {
     Spec {
         name: "run_workflow",
         title: "Run a workflow now",
-        about: "Runs a workflow now and waits for its end. Use it when the result is wanted in this conversation. \
-                Answers run_id, status (completed, failed, partial_success, running, waiting, …), final_output, the \
-                result of each executor, and error_message. If it takes longer than wait_seconds or asks a person, the \
+        about: "Runs a workflow now and answers when it has ended, with progress meanwhile where you ask for it. Use it \
+                when the result is wanted in this conversation. Answers run_id, status (completed, failed, partial_success, running, waiting, …), final_output, the \
+                result of each executor, and error_message. If it asks a person, or you gave wait_seconds and it takes longer, the \
                 answer says so in `next`: the run goes on, and get_run or answer_run take its run_id. Cancelling this \
                 call does not cancel the run; cancel_run does.\n\
                 Example: {\"workflow_id\": \"Price Monitor\", \"input\": {\"products\": [\"lamp\"]}}",
@@ -45,9 +62,10 @@ pub fn run_spec() -> Spec {
             "workflowId": same_as("workflow_id"),
             "input": { "type": "object", "description": "The workflow's input, as its input schema says; get_workflow shows it." },
             "thread_id": text("The conversation that the run belongs to; may be left out."),
+            "tags": tags(),
             "user_id": user_id(),
             "simulate": simulate(),
-            "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+            "wait_seconds": wait_seconds(),
         }),
         required: &[],
         scope: Scope::Run,
@@ -77,9 +95,10 @@ pub fn execute_spec() -> Spec {
             "input": { "type": ["object", "string"], "description": "What the first agents get; text becomes {\"prompt\": text}." },
             "threadId": text("The conversation that the run belongs to; may be left out."),
             "thread_id": same_as("threadId"),
+            "tags": tags(),
             "user_id": user_id(),
             "simulate": simulate(),
-            "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+            "wait_seconds": wait_seconds(),
         }),
         required: &[],
         scope: Scope::Run,
@@ -106,8 +125,9 @@ async fn started(
     };
     let thread = arguments.text(&["thread_id", "threadId"])?.unwrap_or_default();
     let simulate = arguments.flag("simulate").unwrap_or(false);
+    let tags = tags_of(&mut arguments);
     let wait = arguments.number("wait_seconds");
-    let start = Start { input, mode: Mode { simulate, ..Mode::default() }, thread, ..Start::default() };
+    let start = Start { input, mode: Mode { simulate, ..Mode::default() }, thread, tags, ..Start::default() };
     let run = match guest.service.start_workflow(&workflow, branch.as_deref(), None, start).await {
         Ok(run) => run,
         Err(error) => return Err(guest.missing_workflow(&workflow, error).await),
@@ -120,10 +140,14 @@ async fn started(
 pub async fn ended(guest: &Guest, row: Row, words: Format) -> Result<Given, Trouble> {
     let others = render::also_going(&guest.service, &row).await?;
     let (target, is_waiting) = (render::target(&row).to_owned(), row.summary.status == RunStatus::Waiting);
+    let drift = row.summary.target.drift.clone();
     let mut shown = render::run(&guest.service, row, words).await?;
     // The calls of each executor are for who looks closer: get_workflow_run has them.
     shown.remove("executor_runs");
     shown.insert("workflow_id".into(), json!(target));
+    if let Some(drift) = drift {
+        shown.insert("warning".into(), json!(drift));
+    }
     if is_waiting {
         // Formats without a word for it show it as running, and whoever reads that would wait for nothing.
         shown.insert("status".into(), json!(RunStatus::Waiting.word()));
@@ -134,7 +158,7 @@ pub async fn ended(guest: &Guest, row: Row, words: Format) -> Result<Given, Trou
     Ok(given(shown.into()))
 }
 
-fn run_names() -> Value {
+pub fn run_names() -> Value {
     json!({
         "id": text("Id of the run; the first or last eight characters will do."),
         "run_id": same_as("id"),
@@ -143,7 +167,7 @@ fn run_names() -> Value {
     })
 }
 
-fn with(mut takes: Value, more: Value) -> Value {
+pub fn with(mut takes: Value, more: Value) -> Value {
     if let (Value::Object(takes), Value::Object(more)) = (&mut takes, more) {
         takes.extend(more);
     }
@@ -159,7 +183,7 @@ pub fn get_spec() -> Spec {
                 wrong; with wait_seconds it waits until the run has ended or asks something. targetId is the workflow \
                 for get_workflow, agentId in the trail the agent for get_agent.\n\
                 Example: {\"id\": \"0190a0b0-c0d0-7000-8000-00000000000a\", \"wait_seconds\": 30}",
-        takes: with(run_names(), json!({ "wait_seconds": wait_seconds(0) })),
+        takes: with(run_names(), json!({ "wait_seconds": look_seconds() })),
         required: &[],
         scope: Scope::Read,
         effect: Effect::Reads,
@@ -194,7 +218,7 @@ pub async fn get_workflow_run(guest: &Guest, mut arguments: Arguments, _: &Atten
 }
 
 /// The run that is meant.
-async fn wanted(guest: &Guest, arguments: &mut Arguments) -> Result<RunId, Trouble> {
+pub async fn wanted(guest: &Guest, arguments: &mut Arguments) -> Result<RunId, Trouble> {
     let text = arguments.must(RUN, WHERE_RUNS)?;
     match guest.service.find_run(Some(&text)).await {
         Ok(run) => Ok(run),
@@ -213,7 +237,9 @@ pub fn list_spec() -> Spec {
         takes: json!({
             "workflow_id": text("Only runs of this workflow: id, alias or name."),
             "workflowId": same_as("workflow_id"),
-            "status": { "enum": RunStatus::all().map(RunStatus::word).collect::<Vec<_>>(), "description": "Only runs of this status." },
+            "status": { "enum": RunStatus::shown().map(RunStatus::word).collect::<Vec<_>>(), "description": "Only runs of this status." },
+            "tags": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Only runs with all of these tags." },
+            "error": text("Only runs that ended with an error of this kind, such as timeout."),
             "limit": limit(DEFAULT_LISTED),
             "cursor": text("`next` of the page before."),
             "user_id": user_id(),
@@ -272,7 +298,9 @@ async fn page(
         Some(text) => Some(guest.workflow(&text).await?.it.id.to_string()),
         None => None,
     };
-    let filter = Filter { workflow_id, status, cursor, limit, ..Filter::default() };
+    let tags: Vec<String> = tags_of(arguments).iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let marks = relais_service::marks(&tags, arguments.text(&["error"])?.as_deref()).map_err(trouble)?;
+    let filter = Filter { workflow_id, status, marks, cursor, limit, ..Filter::default() };
     let found = guest.service.runs(filter).await.map_err(trouble)?;
     Ok((found.rows, found.cursor))
 }
@@ -307,15 +335,16 @@ pub fn resume_spec() -> Spec {
         title: "Resume a run",
         about: "Goes on with a run that failed, was cancelled or paused: finished steps keep their outputs, the first \
                 unfinished one is tried again, with the definition that the run began with. Use it after a fault \
-                outside the workflow was mended (a key, a service); after the definition was changed, start a new run \
-                instead. Waits like run_workflow and answers the run.\n\
+                outside the workflow was mended (a key, a service), or with a larger `budget` after the run failed \
+                because its budget was used up; after the definition was changed, start a new run instead. Waits like run_workflow and answers the run.\n\
                 Example: {\"id\": \"0190a0b0-c0d0-7000-8000-00000000000a\"}",
         takes: with(
             run_names(),
             json!({
+                "budget": super::signals::budget_schema(),
                 "redo": { "type": "boolean", "default": false, "description": "Make calls again of which it is not known whether they were made." },
                 "assume": { "description": "Go on as if such a call had answered this." },
-                "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+                "wait_seconds": wait_seconds(),
             }),
         ),
         required: &[],
@@ -327,14 +356,15 @@ pub fn resume_spec() -> Spec {
 pub async fn resume(guest: &Guest, mut arguments: Arguments, client: &Attended) -> Result<Given, Trouble> {
     let run = wanted(guest, &mut arguments).await?;
     let redo = arguments.flag("redo").unwrap_or(false);
-    let how = ResumeWith { redo, assume: arguments.0.remove("assume"), ..ResumeWith::default() };
+    let budget = super::signals::budget(&mut arguments)?;
+    let how = ResumeWith { redo, assume: arguments.0.remove("assume"), budget };
     guest.service.resume(run, how).await.map_err(without_dashes)?;
     let row = attend(&guest.service, run, arguments.number("wait_seconds"), client).await?;
     Ok(given(render::run(&guest.service, row, Format::Graph).await?.into()))
 }
 
 /// The words of the command line are arguments here.
-fn without_dashes(error: relais_service::Error) -> Trouble {
+pub fn without_dashes(error: relais_service::Error) -> Trouble {
     let said = |text: &str| text.replace("--redo", "`redo: true`").replace("--assume RESULT", "`assume: RESULT`");
     match trouble(error) {
         Trouble::Invalid(text) => Trouble::Invalid(said(&text)),
@@ -357,9 +387,10 @@ pub fn answer_spec() -> Spec {
         takes: with(
             run_names(),
             json!({
+                "question_id": text("`id` of a question of list_questions, in place of run and step."),
                 "step": text("`step` of the question; may be left out if only one is open."),
                 "answer": { "description": "What the person said, as answer_schema wants it: text, number, true or false, or an object." },
-                "wait_seconds": wait_seconds(DEFAULT_WAIT_S),
+                "wait_seconds": wait_seconds(),
             }),
         ),
         required: &["answer"],
@@ -369,6 +400,9 @@ pub fn answer_spec() -> Spec {
 }
 
 pub async fn answer(guest: &Guest, mut arguments: Arguments, client: &Attended) -> Result<Given, Trouble> {
+    if let Some(id) = arguments.text(&["question_id"])? {
+        return super::questions::answer(guest, &id, arguments, client).await;
+    }
     let run = wanted(guest, &mut arguments).await?;
     let (step, answer) = (arguments.text(&["step"])?, arguments.0.remove("answer").unwrap_or_default());
     let (asks, waits) = asking(guest, run, step.as_deref()).await?;

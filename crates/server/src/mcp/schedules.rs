@@ -2,7 +2,7 @@
 
 use relais_mcp::serving::{Given, Trouble};
 use relais_service::access::Scope;
-use relais_service::{Origin, Rhythm, SetSchedule, Timed};
+use relais_service::{Backfill, Origin, Rhythm, SetSchedule, Timed, backfill_time};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -12,6 +12,7 @@ use super::render::given;
 use super::tools::{Effect, Spec, same_as, text, user_id};
 use super::trouble::trouble;
 use super::{Guest, runs};
+use crate::api::views::BackfillView;
 
 const TYPES: [&str; 3] = ["immediate", "scheduled", "recurring"];
 
@@ -97,6 +98,53 @@ pub fn shown(timed: &Timed) -> Value {
         },
         "off": timed.off,
     })
+}
+
+pub fn backfill_spec() -> Spec {
+    Spec {
+        name: "backfill_workflow",
+        title: "Run a schedule's past times",
+        about: "Starts the runs of a past range: one for each time at which the workflow's schedule would have fired. Use \
+                it when runs were missed or a new schedule is to cover the past. A time whose run is there is not run \
+                again. Without `confirm: true` it only answers the times: tell the person how many, ask once, and call \
+                it again with `confirm: true`. The runs start one after another, unless the schedule lets them overlap.\n\
+                Example: {\"workflow_id\": \"Price Monitor\", \"from\": \"2026-11-01\", \"to\": \"2026-11-08\"}",
+        takes: json!({
+            "workflow_id": text("Id, alias or name of the workflow."),
+            "id": same_as("workflow_id"),
+            "workflowId": same_as("workflow_id"),
+            "schedule_id": text("Which schedule, where the workflow has several; get_workflow shows them."),
+            "from": text("The first time (RFC 3339), or day, which begins at midnight UTC."),
+            "to": text("The last time."),
+            "confirm": { "type": "boolean", "default": false, "description": "Start the runs; else only show the times." },
+            "user_id": user_id(),
+        }),
+        required: &["from", "to"],
+        scope: Scope::Run,
+        effect: Effect::Sets,
+    }
+}
+
+pub async fn backfill(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
+    let workflow = guest.wanted_workflow(&mut arguments).await?.it.id.to_string();
+    let schedule = arguments.text(&["schedule_id"])?;
+    let unclear = |text: &str| Trouble::Invalid(format!("`schedule_id`: `{text}` is no id; get_workflow shows them."));
+    let schedule = schedule.map(|text| text.parse::<Uuid>().map_err(|_| unclear(&text))).transpose()?;
+    let mut time = |name: &'static str| {
+        let text = arguments.must(&[name], "a time such as 2026-11-01T09:00:00Z, or a day")?;
+        backfill_time(name, &text).map_err(trouble)
+    };
+    let wanted = Backfill { workflow, schedule, from: time("from")?, to: time("to")? };
+    if !arguments.flag("confirm").unwrap_or(false) {
+        let shown = BackfillView::from(guest.service.preview_backfill(&wanted).await.map_err(trouble)?);
+        let next = format!(
+            "Nothing was started. To start these {} runs, call it again with confirm: true.",
+            shown.times.len()
+        );
+        return Ok(given(json!({ "times": shown.times, "at_once": shown.at_once, "next": next })));
+    }
+    let done = BackfillView::from(guest.service.backfill(&wanted).await.map_err(trouble)?);
+    Ok(given(json!({ "owed": done.times.len(), "times": done.times, "at_once": done.at_once })))
 }
 
 impl Guest {

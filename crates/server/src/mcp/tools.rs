@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::arguments::Arguments;
 use super::attend::Attended;
 use super::trouble::trouble;
-use super::{Guest, agents, catalog, runs, schedules, workflows};
+use super::{Guest, agents, bulk, catalog, deletion, questions, runs, schedules, signals, workflows};
 
 /// What a tool says of itself.
 pub struct Spec {
@@ -85,8 +85,11 @@ tools! {
     GetWorkflow = "get_workflow", workflows::get_spec, workflows::get;
     ListWorkflows = "list_workflows", workflows::list_spec, workflows::list;
     ValidateWorkflow = "validate_workflow", workflows::validate_spec, workflows::validate;
+    PlanWorkflow = "plan_workflow", workflows::plan_spec, workflows::plan;
     ScheduleWorkflow = "schedule_workflow", schedules::schedule_spec, schedules::schedule;
+    BackfillWorkflow = "backfill_workflow", schedules::backfill_spec, schedules::backfill;
     CancelWorkflow = "cancel_workflow", schedules::cancel_spec, schedules::cancel;
+    DeleteWorkflow = "delete_workflow", deletion::delete_spec, deletion::delete;
     RunWorkflow = "run_workflow", runs::run_spec, runs::run;
     ExecuteWorkflow = "execute_workflow", runs::execute_spec, runs::execute;
     GetWorkflowRun = "get_workflow_run", runs::get_workflow_run_spec, runs::get_workflow_run;
@@ -95,6 +98,13 @@ tools! {
     ListFailedRuns = "list_failed_runs", runs::list_failed_spec, runs::list_failed;
     CancelRun = "cancel_run", runs::cancel_spec, runs::cancel;
     ResumeRun = "resume_run", runs::resume_spec, runs::resume;
+    PauseRun = "pause_run", signals::pause_spec, signals::pause;
+    RetryRun = "retry_run", signals::retry_spec, signals::retry;
+    ForkRun = "fork_run", signals::fork_spec, signals::fork;
+    SignalRun = "signal_run", signals::signal_spec, signals::signal;
+    BulkRuns = "bulk_runs", bulk::begin_spec, bulk::begin;
+    GetBulk = "get_bulk", bulk::get_spec, bulk::get;
+    ListQuestions = "list_questions", questions::list_spec, questions::list;
     AnswerRun = "answer_run", runs::answer_spec, runs::answer;
     CreateAgent = "create_agent", agents::create_spec, agents::create;
     UpdateAgent = "update_agent", agents::update_spec, agents::update;
@@ -154,7 +164,14 @@ mod tests {
             assert_eq!(schema.check(&example(*tool)), Ok(()), "{}", tool.word());
         }
         let (show, answer) = (Value::Null, json!({ "type": "boolean" }));
-        let approval = Question { question: "Go on?".into(), show, answer, deadline: None, approves: None };
+        let approval = Question {
+            question: "Go on?".into(),
+            show,
+            answer,
+            deadline: None,
+            approves: None,
+            people: Default::default(),
+        };
         assert_eq!(check_answer(&approval, &example(Tool::AnswerRun)["answer"]), Ok(()));
     }
 

@@ -82,9 +82,9 @@ pub fn findings(found: &[Finding], place: impl Fn(&Finding) -> Option<String>) -
 
 fn line(finding: &Finding, place: Option<String>) -> String {
     let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
-    let stop = |help: &str| if help.ends_with(['?', '.']) { "" } else { "." };
-    let help = finding.help.as_ref().map(|help| format!(" Help: {help}{}", stop(help))).unwrap_or_default();
-    format!("{}{place}{}.{help}", word(finding.severity), finding.message.trim_end_matches('.'))
+    let ended = |text: &str| if text.ends_with(['?', '.']) { text.to_owned() } else { format!("{text}.") };
+    let help = finding.help.as_ref().map(|help| format!(" Help: {}", ended(help))).unwrap_or_default();
+    format!("{}{place}{}{help}", word(finding.severity), ended(&finding.message))
 }
 
 pub fn word(severity: Severity) -> &'static str {

@@ -375,3 +375,34 @@ fn problem(finding: Finding, place: Place) -> Value {
     }
     shown
 }
+
+pub fn plan_spec() -> Spec {
+    Spec {
+        name: "plan_workflow",
+        title: "Show what a run would do",
+        about: "Shows what a run of a kept workflow would do, step by step, and what it may cost; calls nothing and costs \
+                nothing. Use it before a run that may be dear, or to explain a workflow. Answers for each step id, \
+                kind, calls (the agent, tool or workflow), models, tools, given (the prompt or arguments, filled in as \
+                far as the input is known), then, cost; and the cost of the whole run.\n\
+                Example: {\"workflow_id\": \"Price Monitor\", \"input\": {\"products\": [\"lamp\"]}}",
+        takes: json!({
+            "workflow_id": text("Id, alias or name of the workflow."),
+            "id": same_as("workflow_id"),
+            "workflowId": same_as("workflow_id"),
+            "branchId": text("The branch of a graph."),
+            "input": { "type": "object", "description": "The input that is planned with; left out, prompts stay as they are written." },
+            "user_id": user_id(),
+        }),
+        required: &[],
+        scope: Scope::Read,
+        effect: Effect::Reads,
+    }
+}
+
+pub async fn plan(guest: &Guest, mut arguments: Arguments, _: &Attended) -> Result<Given, Trouble> {
+    let workflow = guest.wanted_workflow(&mut arguments).await?.it.id.to_string();
+    let branch = arguments.text(&["branchId"])?;
+    let input = arguments.0.remove("input").and_then(|input| input.as_object().cloned());
+    let foreseen = guest.service.foresee(&workflow, branch.as_deref(), input).await.map_err(trouble)?;
+    Ok(given(json!(foreseen)))
+}

@@ -80,7 +80,7 @@ impl Writer {
 
     fn call(&self, call: &CallTrace) -> Told {
         let (name, kind, mut attributes) = match &*call.what {
-            "model" => (format!("chat {}", call.name), CLIENT, chat(call)),
+            "model" => (format!("chat {}", model_of(call).1), CLIENT, chat(call)),
             "tool" => (format!("execute_tool {}", call.name), INTERNAL, tool(call)),
             other => (format!("wait for {other}"), INTERNAL, vec![text("relais.call.name", &call.name)]),
         };
@@ -130,8 +130,24 @@ fn hex(id: SpanId) -> String {
     format!("{:016x}", id.0)
 }
 
+/// The provider, and the model by its own name.
+fn model_of(call: &CallTrace) -> (&str, &str) {
+    call.name.split_once('/').unwrap_or(("", &call.name))
+}
+
+/// Why the model ended, in the words of the conventions.
+fn finish_reason(call: &CallTrace) -> Option<&'static str> {
+    match call.output["finish"].as_str()? {
+        "stop" => Some("stop"),
+        "tool_calls" => Some("tool_call"),
+        "length" => Some("length"),
+        "filtered" => Some("content_filter"),
+        _ => None,
+    }
+}
+
 fn chat(call: &CallTrace) -> Vec<Value> {
-    let (provider, model) = call.name.split_once('/').unwrap_or(("", &call.name));
+    let (provider, model) = model_of(call);
     let mut attributes = vec![
         text("gen_ai.operation.name", "chat"),
         text("gen_ai.provider.name", provider),
@@ -139,6 +155,11 @@ fn chat(call: &CallTrace) -> Vec<Value> {
     ];
     if let Some(model) = call.output["model"].as_str().filter(|model| !model.is_empty()) {
         attributes.push(text("gen_ai.response.model", model));
+    }
+    if let Some(reason) = finish_reason(call) {
+        let values = json!([{ "stringValue": reason }]);
+        attributes
+            .push(json!({ "key": "gen_ai.response.finish_reasons", "value": { "arrayValue": { "values": values } } }));
     }
     attributes.extend(used(&call.usage));
     attributes

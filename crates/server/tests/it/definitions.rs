@@ -75,7 +75,7 @@ async fn a_program_is_started_only_where_the_configuration_says_so() {
     refused(&setup, Method::POST, "/api/v1/workflows", body.clone(), 422, "allow_commands").await;
     refused(&setup, Method::POST, "/api/v1/runs", body.clone(), 422, "allow_commands").await;
     assert_eq!(checked(&setup, body.clone()).await["ok"], false);
-    let server = ServerSettings { allow_commands: true };
+    let server = ServerSettings { allow_commands: true, ..ServerSettings::default() };
     let setup = Setup::with(Settings { server, ..Settings::default() }).await;
     create(&setup, body).await;
 }

@@ -225,3 +225,38 @@ async fn a_mistake_is_told_in_the_words_of_the_interface() {
     let detail = problem["detail"].as_str().unwrap();
     assert!(status == 400 && detail.contains("line 2 column 2"), "{problem}");
 }
+
+/// What a program of some account gets to hear that asks without a token; its own account where none is named.
+fn asked_by(account: Option<u32>, address: std::net::SocketAddr) -> String {
+    use std::os::unix::process::CommandExt;
+    let script = format!(
+        "exec 3<>/dev/tcp/{}/{}; printf 'GET /api/v1/whoami HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3; \
+         cat <&3",
+        address.ip(),
+        address.port()
+    );
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", &script]).current_dir("/").env_clear();
+    if let Some(account) = account {
+        command.uid(account).gid(account);
+    }
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
+/// Where the tests run as root another account is tried for real; elsewhere nobody can become another one, and what the
+/// table says of others is tested where it is read.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn another_account_of_this_machine_needs_a_token() {
+    let setup = Setup::new().await;
+    let address = setup.server.address;
+    let asked = |account| tokio::task::spawn_blocking(move || asked_by(account, address));
+    let own = asked(None).await.unwrap();
+    assert!(own.starts_with("HTTP/1.1 200") && own.contains("somebody"), "{own}");
+    let is_root = std::fs::read_to_string("/proc/self/status").unwrap().contains("\nUid:\t0\t0\t");
+    if is_root {
+        let other = asked(Some(65_534)).await.unwrap();
+        assert!(other.starts_with("HTTP/1.1 401"), "{other}");
+        assert!(other.contains("another account of this machine sent it"), "{other}");
+    }
+}

@@ -9,7 +9,7 @@ use relais_runtime::clock::{Clock, SystemClock};
 use relais_runtime::settings::Settings;
 use relais_service::access::{Scope, TokenId};
 use relais_service::{NewToken, Whose};
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -24,13 +24,13 @@ struct Told {
     data: Value,
 }
 
-/// Reads events from a stream until enough came, or it ends.
+/// Reads events from a stream until enough came, or it ends or breaks.
 async fn read(response: Response, enough: usize) -> Vec<Told> {
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let (mut stream, mut text, mut told) = (response.bytes_stream(), String::new(), Vec::new());
     while told.len() < enough {
-        let Some(bytes) = stream.next().await else { break };
-        text.push_str(std::str::from_utf8(&bytes.unwrap()).unwrap());
+        let Some(Ok(bytes)) = stream.next().await else { break };
+        text.push_str(std::str::from_utf8(&bytes).unwrap());
         while let Some((block, rest)) = text.split_once("\n\n") {
             told.extend(parsed(block));
             text = rest.to_owned();
@@ -47,9 +47,12 @@ fn parsed(block: &str) -> Option<Told> {
 }
 
 async fn open(setup: &Setup, run: RunId, after: Option<&str>) -> Response {
+    stream(setup, run, after).send().await.unwrap()
+}
+
+fn stream(setup: &Setup, run: RunId, after: Option<&str>) -> RequestBuilder {
     let request = setup.client.get(format!("http://{}/api/v1/runs/{run}/events", setup.server.address));
-    let request = if let Some(id) = after { request.header("Last-Event-ID", id) } else { request };
-    request.send().await.unwrap()
+    if let Some(id) = after { request.header("Last-Event-ID", id) } else { request }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,21 +113,31 @@ enum Reader {
 
 impl Reader {
     async fn read(self, setup: Arc<Setup>, run: RunId, mut over: watch::Receiver<bool>) -> Vec<Told> {
-        let first = open(&setup, run, None).await;
-        match self {
-            Reader::Steady => read(first, usize::MAX).await,
+        let first = come_back(&setup, run, None).await;
+        let at_a_time = match self {
+            Reader::Steady => usize::MAX,
+            Reader::ComesBack(at_a_time) => at_a_time,
             Reader::Late => {
                 over.wait_for(|over| *over).await.unwrap();
-                read(first, usize::MAX).await
+                usize::MAX
             }
-            Reader::ComesBack(at_a_time) => {
-                let mut told = read(first, at_a_time).await;
-                while told.last().is_none_or(|last| last.what != "run_ended") {
-                    let last = told.last().map(|last| last.id.clone());
-                    told.extend(read(open(&setup, run, last.as_deref()).await, at_a_time).await);
-                }
-                told
-            }
+        };
+        let mut told = read(first, at_a_time).await;
+        // Whoever takes nothing for long is cut off, and on a busy machine anybody may be: a client of event streams
+        // then asks for the rest.
+        while told.last().is_none_or(|last| last.what != "run_ended") {
+            let last = told.last().map(|last| last.id.clone());
+            told.extend(read(come_back(&setup, run, last.as_deref()).await, at_a_time).await);
+        }
+        told
+    }
+}
+
+/// A stream for a client that tries again where a connection was not to be had.
+async fn come_back(setup: &Setup, run: RunId, after: Option<&str>) -> Response {
+    loop {
+        if let Ok(response) = stream(setup, run, after).send().await {
+            return response;
         }
     }
 }

@@ -8,6 +8,7 @@ mod door;
 mod events;
 mod flows;
 mod notifications;
+mod questions;
 mod reach;
 mod runs;
 mod setup;

@@ -172,9 +172,57 @@ async fn a_webhook_with_a_secret_hears_only_who_signs() {
     let body = r#"{"order": 1}"#;
     assert_eq!(answered(signed(&setup, body, "a long secret"), None).await.0, 202);
     let (status, problem) = answered(signed(&setup, body, "another"), None).await;
-    assert_eq!((status.as_u16(), &problem["kind"]), (401, &json!("unauthorized")), "{problem}");
+    assert_eq!((status.as_u16(), &problem["kind"]), (404, &json!("not_found")), "{problem}");
     assert!(!problem.to_string().contains("a long secret"));
-    assert_eq!(answered(hook(&setup, "signed", None).body(body), None).await.0, 401);
+    // Whoever guesses ids does not learn which are there.
+    let (status, unsigned) = answered(hook(&setup, "signed", None).body(body), None).await;
+    let (_, unknown) = answered(hook(&setup, "no-such", None).body(body), None).await;
+    let (_, of_nobody) = answered(hook(&setup, "nobody/signed", None).body(body), None).await;
+    assert_eq!((status.as_u16(), &unsigned, &unsigned), (404, &unknown, &of_nobody));
+    assert_eq!(unsigned["detail"], problem["detail"]);
+}
+
+/// Nobody learns by choosing an id which ones others have, and each reaches his own.
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_of_webhooks_belong_to_each_user() {
+    let setup = Setup::guarded(Settings::default()).await;
+    let text = format!("{PAID}triggers: [{{ webhook: new-order, overlap: allow }}]\n");
+    for user in ["ada", "bob b"] {
+        let token = setup.token(user, "read write run").await;
+        let (body, path) = (json!({ "definition": text }), "/api/v1/workflows");
+        let (status, kept) = setup.ask_as(&token, Method::POST, path, Some(body.clone())).await;
+        assert_eq!(status, 201, "{user}: {kept}");
+        // One's own is in the way, and only that.
+        let (status, problem) = setup.ask_as(&token, Method::POST, path, Some(body)).await;
+        assert_eq!((status.as_u16(), &problem["kind"]), (409, &json!("conflict")), "{problem}");
+    }
+    assert_eq!(answered(hook(&setup, "new-order", None), Some(json!({}))).await.0, 404, "of neither is the server");
+    assert_eq!(answered(hook(&setup, "eve/new-order", None), Some(json!({}))).await.0, 404);
+    for (user, path) in [("ada", "ada/new-order"), ("bob b", "bob%20b/new-order")] {
+        let (status, taken) = answered(hook(&setup, path, None), Some(json!({ "order": 1 }))).await;
+        assert_eq!(status, 202, "{taken}");
+        let row = setup.service.as_user(user).row(taken["run"].as_str().unwrap().parse().unwrap()).await;
+        assert!(row.is_ok(), "{user}: {row:?}");
+    }
+}
+
+/// An address that was given to senders before ids belonged to users goes on to lead where it led.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_of_before_is_still_reached() {
+    let setup = Setup::new().await;
+    let trigger = "{ webhook: new-order, overlap: allow }";
+    let ada = setup.service.as_user("ada");
+    let written = relais_service::Written { text: format!("{PAID}triggers: [{trigger}]\n"), ..Default::default() };
+    let new = relais_service::NewWorkflow { definition: Some(written), ..Default::default() };
+    ada.create_workflow(new).await.unwrap();
+    let file = setup.path().join("home/relais.db");
+    let moved =
+        rusqlite::Connection::open(file).unwrap().execute("UPDATE records SET owner = '' WHERE kind = 'hook'", []);
+    assert_eq!(moved, Ok(1));
+    for path in ["new-order", "ada/new-order"] {
+        assert_eq!(answered(hook(&setup, path, None), Some(json!({ "order": 1 }))).await.0, 202, "{path}");
+    }
+    assert_eq!(answered(hook(&setup, "somebody/new-order", None), Some(json!({}))).await.0, 404);
 }
 
 /// Whoever may save a definition must not try guesses at what the operator has set for something else.
@@ -209,7 +257,7 @@ async fn what_is_wrongly_signed_is_counted_and_soon_not_heard() {
     let body = r#"{"order": 1}"#;
     assert_eq!(answered(signed(&setup, body, "a long secret"), None).await.0, 202);
     for _ in 0..6 {
-        assert_eq!(answered(signed(&setup, body, "another"), None).await.0, 401);
+        assert_eq!(answered(signed(&setup, body, "another"), None).await.0, 404);
     }
     let (_, triggers) = setup.get("/api/v1/triggers").await;
     let path = format!("/api/v1/triggers/{}/decisions", triggers["items"][0]["uuid"].as_str().unwrap());

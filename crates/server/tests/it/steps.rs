@@ -14,6 +14,30 @@ const SCRIPT: &str = r#"[
     { "text": "word" }
 ]"#;
 
+// keeps B-37
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_is_found_by_its_id_and_a_refused_change_leaves_everything() {
+    let setup = server().await;
+    let workflow = setup.workflow("mixed").await;
+    let (one, two) =
+        (setup.add(&workflow, "custom_llm", "Write").await, setup.add(&workflow, "custom_agent", "Look").await);
+    let three = setup.add(&workflow, "stop_checker", "Enough").await;
+    for (id, kind) in [(&one, "custom_llm"), (&two, "custom_agent"), (&three, "stop_checker")] {
+        assert_eq!(setup.read(&format!("/steps/{id}")).await["type"], kind);
+    }
+    setup.prompt(&two, "Look", &format!("Look at <<step_output.{one}>>.")).await;
+    setup.ok(Method::PUT, &format!("/workflows/{workflow}/trigger"), json!({ "trigger_type_id": "manual" })).await;
+    let before = setup.read(&format!("/workflows/{workflow}/details")).await;
+    // Each of these would change several rows.
+    let order = json!({ "ordered_step_uuids": [two, one, three] });
+    setup.refused(Method::PUT, &format!("/workflows/{workflow}/steps"), order, 422, &["Look"]).await;
+    setup.refused(Method::DELETE, &format!("/workflows/{workflow}/steps/{one}"), json!({}), 422, &["Look"]).await;
+    let trigger = json!({ "trigger_type_id": "no such type" });
+    setup.refused(Method::PUT, &format!("/workflows/{workflow}/trigger"), trigger, 422, &["no such type"]).await;
+    assert_eq!(setup.read(&format!("/workflows/{workflow}/details")).await, before);
+    assert_eq!(setup.read(&format!("/steps/{one}")).await["name"], "Write");
+}
+
 async fn server() -> Setup {
     server_with(None).await
 }
@@ -330,7 +354,7 @@ async fn two_editors_at_once_lose_nothing() {
     }
 }
 
-// keeps B-28
+// keeps B-28, B-44
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_stands_by_itself_runs_by_itself_and_is_attached() {
     let setup = server().await;
@@ -354,8 +378,8 @@ async fn a_step_stands_by_itself_runs_by_itself_and_is_attached() {
     let check = setup.ok(Method::POST, "/steps", check).await;
     let run = format!("/steps/{}/run", check["uuid"].as_str().unwrap());
     for (score, status) in [(7, "stopped"), (8, "completed")] {
-        let started = setup.ok(Method::POST, &run, json!({ "step_outputs": { &first: { "score": score } } })).await;
-        assert_eq!(setup.ended(&started).await["status"], status, "{score}");
+        let answer = setup.ok(Method::POST, &run, json!({ "step_outputs": { &first: { "score": score } } })).await;
+        assert_eq!((&answer["status"], &answer["result"]), (&json!(status), &json!(score == 7)), "{answer:#}");
     }
     let path = format!("/workflows/{id}/steps");
     let attach = |position: i64| json!({ "step_uuid": step, "position": position });
@@ -533,21 +557,40 @@ async fn a_summary_is_made_when_the_prompt_changes() {
     assert_eq!(shown["generated_summary"], "Labels the mail.");
 }
 
-// keeps B-33
+// keeps B-08, B-09, B-21, B-29, B-33
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exported_workflow_can_be_edited_step_by_step() {
     let setup = server().await;
     let step = "0190a0b0-c0d0-7000-8000-00000000000a";
     let trigger = json!({ "trigger_type_id": "mail.received", "filter_rules": { "folder": "inbox" }, "initial_data_description": "A mail." });
     let steps = json!([{ "uuid": step, "name": "One", "type": "custom_llm", "model": "script/talk.json", "system_prompt": "Say <<trigger_output>>" }]);
-    let definition = json!({ "name": "mail", "trigger": trigger, "steps": steps });
+    let definition = json!({ "name": "mail", "description": "Labels mail", "template_id": "t7", "template_version": "2",
+        "trigger": trigger, "steps": steps });
     let made = setup.ok(Method::POST, "/workflows", json!({ "definition": definition })).await;
     let id = made["id"].as_str().unwrap();
+    // Steps and trigger are objects at once, and what it says of itself stays.
+    let at_once = setup.read(&format!("/workflows/{id}/details")).await;
+    assert_eq!(
+        (&at_once["steps"][0]["uuid"], &at_once["steps"][0]["name"]),
+        (&json!(step), &json!("One")),
+        "{at_once}"
+    );
+    assert_eq!(at_once["trigger"]["initial_data_description"], "A mail.", "{at_once}");
+    let facts = ["description", "template_id", "template_version"].map(|fact| made[fact].as_str().unwrap_or_default());
+    assert_eq!(facts, ["Labels mail", "t7", "2"]);
+    let own = setup.read(&format!("/steps/{step}")).await;
+    assert_eq!((&own["type"], &own["system_prompt"]), (&json!("custom_llm"), &json!("Say <<trigger_output>>")));
     let two = setup.add(id, "custom_llm", "Two").await;
     let details = setup.read(&format!("/workflows/{id}/details")).await;
     assert_eq!((&details["steps"][0]["uuid"], &details["steps"][1]["uuid"]), (&json!(step), &json!(two)));
     assert_eq!(details["trigger"]["settings"], json!({ "event": "mail.received", "overlap": "allow" }));
     assert_eq!(details["trigger"]["filter_rules"], json!({ "folder": "inbox" }));
+    // Both spellings of a rule are read, and kept in the documented one.
+    let trigger = format!("/triggers/{}", details["trigger"]["uuid"].as_str().unwrap());
+    let rules = json!({ "size": { "less_than": 9 }, "folder": { "not_in": ["spam"] } });
+    let saved = json!({ "initial_data_description": "A mail.", "filter_rules": rules });
+    let normal = json!({ "size": { "less": 9 }, "folder": { "not": { "in": ["spam"] } } });
+    assert_eq!(setup.ok(Method::PUT, &trigger, saved).await["filter_rules"], normal);
     assert_eq!(setup.read("/triggers").await["items"].as_array().unwrap().len(), 1);
     let native = json!({ "name": "n", "definition": "steps:\n  - { id: a, set: { x: 1 } }\n" });
     let native = setup.ok(Method::POST, "/workflows", native).await;

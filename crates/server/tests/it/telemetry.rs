@@ -91,7 +91,7 @@ async fn a_collector_gets_spans_with_the_genai_conventions() {
     assert_eq!(attribute(resource, "service.name"), "relais");
     let spans = spans(&sent);
     let (whole, agent) = (&spans["invoke_workflow flow"], &spans["invoke_agent first"]);
-    let (chat, tool) = (&spans["chat script/word.json"], &spans["execute_tool read_file"]);
+    let (chat, tool) = (&spans["chat word.json"], &spans["execute_tool read_file"]);
     assert!(spans.values().all(|span| span["traceId"] == json!(run.simple().to_string())));
     assert_eq!(whole["parentSpanId"], Value::Null);
     for (inner, outer) in [(agent, whole), (chat, agent), (tool, agent), (&spans["step note"], &spans["step loop"])] {
@@ -112,6 +112,7 @@ async fn a_collector_gets_spans_with_the_genai_conventions() {
     let model = ("gen_ai.request.model", json!("word.json"));
     check(chat, &[("gen_ai.operation.name", json!("chat")), provider, model]);
     check(chat, &[("gen_ai.usage.input_tokens", json!("10")), ("gen_ai.usage.cache_read.input_tokens", json!("4"))]);
+    check(chat, &[("gen_ai.response.finish_reasons", json!({ "values": [{ "stringValue": "stop" }] }))]);
     check(tool, &[("gen_ai.operation.name", json!("execute_tool")), ("gen_ai.tool.name", json!("read_file"))]);
     assert_eq!(tool["status"]["code"], 2, "the file is absent");
     let text = sent.body.to_string();

@@ -227,7 +227,7 @@ async fn a_jwt_from_outside_lets_its_user_in() {
         body
     };
     let who = check(&good, Method::GET, WHOAMI, 200).await;
-    assert_eq!(who, json!({ "user_id": "ada", "scopes": ["read"], "token_id": null }));
+    assert_eq!(who, json!({ "user_id": "issuer.test|ada", "scopes": ["read"], "token_id": null }));
     check(&good, Method::POST, "/api/v1/workflows", 403).await;
     let mut others = claims.clone();
     others["aud"] = "another".into();
@@ -236,4 +236,9 @@ async fn a_jwt_from_outside_lets_its_user_in() {
     check(if forged == good { "a.b.c" } else { &forged }, Method::GET, WHOAMI, 401).await;
     let ours = setup.token("bob", "read").await;
     assert_eq!(check(&ours, Method::GET, WHOAMI, 200).await["user_id"], "bob");
+    // Who chooses the name of somebody here with the issuer does not become that user.
+    let new = relais_service::NewWorkflow { name: Some("hers".into()), ..Default::default() };
+    let hers = setup.service.as_user("ada").create_workflow(new).await.unwrap().it.id;
+    check(&good, Method::GET, &format!("/api/v1/workflows/{hers}"), 404).await;
+    check(&setup.token("ada", "read").await, Method::GET, &format!("/api/v1/workflows/{hers}"), 200).await;
 }

@@ -42,7 +42,7 @@ async fn versions_stay_and_can_be_gone_back_to() {
     }
 }
 
-// keeps B-20
+// keeps A-28, B-20
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_goes_with_all_that_belongs_to_it() {
     let setup = Setup::new().await;
@@ -50,9 +50,13 @@ async fn a_workflow_goes_with_all_that_belongs_to_it() {
     let made = create(&setup, json!({ "name": "waits", "alias": "w", "definition": text })).await;
     let (_, run) = setup.post("/api/v1/workflows/waits/run", json!({})).await;
     refused(&setup, Method::DELETE, "/api/v1/workflows/waits", json!({}), 409, "are active").await;
+    refused(&setup, Method::GET, "/api/v1/workflows/waits/deletion", json!({}), 409, "are active").await;
+    let (_, goes) = setup.get("/api/v1/workflows/waits/deletion?force=true").await;
+    let counts = ["versions", "triggers", "steps", "runs", "active_runs"].map(|name| goes[name].as_u64().unwrap());
+    assert_eq!((&goes["workflow_id"], counts), (&made["id"], [1, 1, 0, 1, 1]), "{goes}");
     assert_eq!(setup.ask(Method::DELETE, "/api/v1/workflows/waits?force=true", None).await.0, 204);
-    let ended = setup.rested(run["id"].as_str().unwrap().parse().unwrap()).await;
-    assert_eq!((&ended["status"], &ended["workflow_id"]), (&json!("cancelled"), &made["id"]), "{ended}");
+    let run = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    assert_eq!(setup.get(&run).await.0, 404, "its runs go with it");
     for name in ["waits", "w", made["id"].as_str().unwrap()] {
         assert_eq!(setup.get(&format!("/api/v1/workflows/{name}")).await.0, 404);
     }
@@ -185,6 +189,33 @@ async fn a_chain_is_a_row_of_the_table_of_workflows() {
     assert_eq!(row[9].as_deref(), made["manifest"]["hash"].as_str());
     assert_eq!((row[10].as_deref().map(str::len), row[11].as_deref()), (Some(10), Some("0")));
     assert!(row[12].as_deref().is_some_and(|time| time.contains("T09:00:00")), "{row:?}");
+}
+
+/// The schedule that the table of workflows tells: type, whether there is a time, pattern.
+fn timing(setup: &Setup) -> (String, bool, Option<String>) {
+    let db = rusqlite::Connection::open(setup.service.config().database()).unwrap();
+    let columns = "SELECT schedule_type, schedule_time IS NOT NULL, cron_expression FROM workflows";
+    db.query_row(columns, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+}
+
+// keeps
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_of_workflows_tells_the_schedule_that_was_set() {
+    let setup = Setup::new().await;
+    let executor = json!({ "executor_id": "a", "model": "sim/1", "tools": [], "system_prompt": "A",
+        "output_schema": { "x": "int" } });
+    let chain = json!({ "name": "Prices", "executors": [executor], "schedule_type": "recurring",
+        "cron_expression": "daily at 9am" });
+    let id = create(&setup, json!({ "definition": chain })).await["id"].as_str().unwrap().to_owned();
+    let recurring = |text: &str| ("recurring".to_owned(), false, Some(text.to_owned()));
+    assert_eq!(timing(&setup), recurring("daily at 9am"), "as the definition says it");
+    let path = format!("/api/v1/workflows/{id}/schedules");
+    let (status, set) = setup.post(&path, json!({ "cron": "every weekday at 8:30", "replaces": true })).await;
+    assert_eq!((status.as_u16(), timing(&setup)), (201, recurring("every weekday at 8:30")), "{set}");
+    let (status, once) = setup.post(&path, json!({ "at": "2090-01-01T09:00:00Z", "replaces": true })).await;
+    assert_eq!((status.as_u16(), timing(&setup)), (201, ("scheduled".to_owned(), true, None)), "{once}");
+    setup.service.cancel_schedules(id.parse().unwrap(), relais_service::Rhythm::Any).await.unwrap();
+    assert_eq!(timing(&setup), ("immediate".to_owned(), false, None));
 }
 
 fn text(value: rusqlite::types::Value) -> Option<String> {

@@ -15,10 +15,11 @@ use crate::setup::Setup;
 pub type Things = BTreeMap<&'static str, String>;
 
 /// Operations that anybody may call, without a token: whoever knows the address of a webhook, or signs what is sent.
-const PUBLIC: [&str; 1] = ["post_hook"];
+const PUBLIC: [&str; 2] = ["post_hook", "post_user_hook"];
 /// Operations on no id of anybody's that change something, and what Bob is told: he makes a thing of his own, or may
 /// not because of a scope, whatever he names, or what his definition names is not there.
 const CHANGES: &[(&str, u16)] = &[
+    ("begin_bulk", 202),
     ("check_definition", 200),
     ("convert_definition", 200),
     ("create_agent", 201),
@@ -40,12 +41,15 @@ const NEUTRAL: &[(&str, &str)] = &[
     ("all", "false"),
     ("archived", "true"),
     ("by", "day"),
+    ("error", "timeout"),
+    ("tag", "team=sales"),
     ("cursor", ""),
     ("force", "false"),
     ("format", "steps"),
     ("from", "2020-01-01"),
     ("full", "1"),
     ("history", "true"),
+    ("keep_runs", "false"),
     ("last_event_id", "1.1"),
     ("limit", "10"),
     ("mcp", "none"),
@@ -83,6 +87,9 @@ fn body(operation: &str) -> Value {
         "cancel_run" | "pause_run" | "resume_run" => json!({}),
         "retry_run" | "fork_run" => json!({ "from": "say" }),
         "answer_run" => json!({ "step": "sure", "value": true }),
+        "backfill_schedule" => json!({ "from": "2020-01-01", "to": "2020-01-02" }),
+        "begin_bulk" => json!({ "action": "cancel", "filter": { "workflow": "hers" } }),
+        "answer_question" => json!({ "value": true }),
         "signal_run" => json!({ "name": "go", "value": 1 }),
         "mark_notification" => json!({ "read": true }),
         "create_agent" => json!({ "name": "clerk", "definition": {} }),
@@ -226,6 +233,10 @@ impl World {
         let agent = self.made("/api/v1/agents", agent, 201).await;
         let schedule = json!({ "at": "2090-01-01T00:00:00Z", "input": { "topic": "Ada's secret" } });
         let schedule = self.made(&format!("/api/v1/workflows/{id}/schedules"), schedule, 201).await;
+        let (_, asked) = self.ask(&self.ada, Method::GET, "/api/v1/questions", None).await;
+        let question = asked["items"][0]["id"].as_str().unwrap_or_else(|| panic!("{asked}"));
+        let bulk = json!({ "action": "resume", "filter": { "tags": ["none=such"] } });
+        let bulk = self.made("/api/v1/bulk", bulk, 202).await;
         let mut all = Vec::new();
         for (workflow, run) in [(id, &waiting), ("hers", &ended), ("asks", &ended)] {
             let output = self.output_of(run).await;
@@ -233,6 +244,8 @@ impl World {
                 ("workflows/{id}", workflow.to_owned()),
                 ("runs/{id}", run.clone()),
                 ("instances/{id}", run.clone()),
+                ("questions/{id}", question.to_owned()),
+                ("bulk/{id}", bulk["id"].as_str().unwrap().to_owned()),
                 ("steps/{id}", step["uuid"].as_str().unwrap().to_owned()),
                 ("steps/{step_id}", step["uuid"].as_str().unwrap().to_owned()),
                 ("triggers/{id}", trigger.clone()),

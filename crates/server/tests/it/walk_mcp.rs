@@ -30,9 +30,16 @@ fn example(tool: &str) -> Example {
         "get_workflow" | "list_runs" | "list_failed_runs" | "validate_workflow" | "cancel_workflow" => {
             workflow(json!({}))
         }
+        "delete_workflow" => workflow(json!({ "confirm": true, "force": true })),
         "schedule_workflow" => workflow(json!({ "schedule_type": "recurring", "cron_expression": "@daily" })),
         "run_workflow" | "execute_workflow" => workflow(json!({ "wait_seconds": 0 })),
-        "get_workflow_run" | "get_run" | "cancel_run" => run(json!({})),
+        "get_workflow_run" | "get_run" | "cancel_run" | "pause_run" => run(json!({})),
+        "retry_run" | "fork_run" => run(json!({ "from": "say", "wait_seconds": 0 })),
+        "signal_run" => run(json!({ "name": "go", "wait_seconds": 0 })),
+        "plan_workflow" => workflow(json!({ "input": { "topic": "tea" } })),
+        "backfill_workflow" => workflow(json!({ "from": "2020-01-01", "to": "2020-01-02" })),
+        "bulk_runs" => of("workflows/{id}", WORKFLOW, json!({ "action": "cancel", "confirm": true })),
+        "get_bulk" => of("bulk/{id}", &["id"], json!({})),
         "resume_run" => run(json!({ "wait_seconds": 0 })),
         "answer_run" => run(json!({ "answer": true, "wait_seconds": 0 })),
         "get_agent" => agent(json!({})),
@@ -42,7 +49,7 @@ fn example(tool: &str) -> Example {
             Example::New(json!({ "name": "thief", "definition": "steps: [{ id: call, workflow: hers }]" }))
         }
         "create_agent" => Example::New(json!({ "name": "clerk" })),
-        "list_workflows" | "list_agents" | "list_tools" => Example::New(json!({})),
+        "list_workflows" | "list_agents" | "list_tools" | "list_questions" => Example::New(json!({})),
         other => panic!("give {other} an example in {}", file!()),
     }
 }

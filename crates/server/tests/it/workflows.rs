@@ -41,6 +41,26 @@ async fn an_empty_workflow_is_made_found_and_filled() {
     assert_eq!((page["items"][0]["id"].as_str(), &page["next"]), (Some(id), &Value::Null));
 }
 
+// keeps B-42
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_started_with_triggering_data_and_is_an_instance() {
+    let setup = Setup::new().await;
+    let made = create(&setup, json!({ "definition": GREET })).await;
+    let data = json!({ "name": "Ada" });
+    let (status, run) = setup.post("/api/v1/workflows/greet/run", json!({ "triggering_data": data })).await;
+    assert_eq!((status.as_u16(), &run["uuid"], &run["workflow_id"]), (202, &run["id"], &made["id"]), "{run}");
+    assert_eq!((&run["trigger_output"]["raw_data"], run["step_instances"].is_array()), (&data, true), "{run}");
+    let id = run["id"].as_str().unwrap();
+    setup.service.settle(id.parse().unwrap()).await.unwrap();
+    // The same fields as the instance has when it is asked for.
+    let (_, instance) = setup.get(&format!("/api/v1/instances/{id}")).await;
+    let missing: Vec<&String> = instance.as_object().unwrap().keys().filter(|key| run.get(key).is_none()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!(instance["trigger_output"], run["trigger_output"]);
+    let both = json!({ "input": {}, "triggering_data": {} });
+    refused(&setup, Method::POST, "/api/v1/workflows/greet/run", both, 422, "two names of the same thing").await;
+}
+
 // keeps B-31, B-38
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_answered_at_once_and_goes_on() {

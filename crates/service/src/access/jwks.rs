@@ -188,9 +188,16 @@ fn rules(settings: &AuthSettings, issuer: &str, audience: &str) -> Result<Rules,
         issuer: issuer.to_owned(),
         audience: audience.to_owned(),
         user_claim: or(&settings.user_claim, "sub"),
+        user_prefix: or(&settings.user_prefix, &prefix_of(issuer)),
         scope_claim: or(&settings.scope_claim, "scope"),
         leeway_ms: leeway_s as Millis * 1_000,
     })
+}
+
+/// The issuer without its scheme: `login.example.org|`.
+fn prefix_of(issuer: &str) -> String {
+    let (_, rest) = issuer.split_once("://").unwrap_or(("", issuer));
+    format!("{}|", rest.trim_end_matches('/'))
 }
 
 /// Whoever can change the keys on their way here can make themselves anybody, so they travel encrypted.
@@ -285,7 +292,7 @@ pub mod tests {
         async fn present(&self, text: &str) -> String {
             match self.jwks.verify(text).await {
                 Ok(access) => {
-                    assert_eq!(access.user, "alice");
+                    assert_eq!(access.user, "issuer.test|alice");
                     String::new()
                 }
                 Err(error) => {

@@ -30,6 +30,8 @@ pub struct Rules {
     pub issuer: String,
     pub audience: String,
     pub user_claim: String,
+    /// Stands before the claim in the user's id, so that nobody from outside has the name of somebody here.
+    pub user_prefix: String,
     pub scope_claim: String,
     pub leeway_ms: Millis,
 }
@@ -113,7 +115,9 @@ impl<'a> Jwt<'a> {
         let user = self.claims.get(&rules.user_claim).and_then(Value::as_str).unwrap_or_default();
         let unnamed = |e| refused(&format!("The claim `{}` of the JWT does not name a user: {e}", rules.user_claim));
         check_user(user).map_err(unnamed)?;
-        Ok(Access { user: user.to_owned(), scopes: self.scopes(&rules.scope_claim), token: None })
+        let user = format!("{}{user}", rules.user_prefix);
+        check_user(&user).map_err(unnamed)?;
+        Ok(Access { user, scopes: self.scopes(&rules.scope_claim), token: None })
     }
 
     /// Words that are not ours are left out: `openid profile` and the like say something to others.
@@ -387,6 +391,7 @@ pub mod tests {
             issuer: "https://issuer.test".into(),
             audience: "relais".into(),
             user_claim: "sub".into(),
+            user_prefix: String::new(),
             scope_claim: "scope".into(),
             leeway_ms: 60_000,
         }
@@ -484,6 +489,19 @@ pub mod tests {
         let mut endless = claims();
         endless.as_object_mut().unwrap().remove("exp");
         check(&ISSUER.signers[2].sign("EdDSA", &endless), &rules(), Err("never expires"));
+    }
+
+    #[test]
+    fn a_user_from_outside_has_a_name_of_the_issuers() {
+        let rules = Rules { user_prefix: "issuer.test|".into(), ..rules() };
+        let named = |claims: &Value| {
+            let text = ISSUER.signers[1].sign("ES256", claims);
+            Jwt::read(&text).unwrap().claimed(&rules, NOW_S * 1_000).map(|access| access.user)
+        };
+        assert_eq!(named(&claims()).unwrap(), "issuer.test|alice");
+        let long = with(json!({ "sub": "a".repeat(250) }));
+        assert!(named(&long).unwrap_err().to_string().contains("too long"));
+        assert!(named(&with(json!({ "sub": "" }))).is_err(), "the prefix alone is nobody");
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub(crate) struct Library {
     used: RefCell<Used>,
 }
 
+/// As many as a message can name, and as many again to find a near one.
+const AGENTS_NAMED: usize = 100;
 const NO_FILES: &str = "a definition on the server reads no files; name a workflow that is kept here by its id, alias \
                         or name";
 const NO_INCLUDES: &str = "a definition on the server reads no files; put the text itself here";
@@ -143,6 +145,19 @@ impl Loader for Library {
         };
         self.used.borrow_mut().agents.insert(name.to_owned(), agent.id);
         Some(agent.definition)
+    }
+
+    fn agents(&self) -> Vec<String> {
+        let kept = self.runtime.block_on(self.service.agents(None, AGENTS_NAMED)).map(|(page, _)| page);
+        let pending = self.pending.agents.iter().map(|agent| agent.name.clone());
+        let mut names: Vec<String> = kept.unwrap_or_default().into_iter().map(|at| at.it.name).chain(pending).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn models(&self, name: &str) -> Vec<String> {
+        self.service.config().models_named(name)
     }
 
     fn is_network(&self) -> bool {

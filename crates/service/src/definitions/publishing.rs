@@ -2,14 +2,16 @@
 //!
 //! A file that is run sets no triggers: whoever runs it once does not ask for it to be run again.
 
-use relais_engine::{ErrorKind, Failure, Target};
-use relais_plan::{OnToolDrift, Plan, Source};
+use relais_engine::Target;
+use relais_plan::{Plan, Source};
+use relais_runtime::tool::ToolSpec;
 use relais_runtime::tools::Manifest;
 use relais_store::{Edit, Expect};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::definitions::versions::version_key;
+use crate::definitions::drift;
+use crate::definitions::versions::{executors, version_key};
 use crate::definitions::workflows::{Version, Workflow};
 use crate::kept::{self, At};
 use crate::{Checked, Error, Service};
@@ -23,11 +25,10 @@ impl Service {
         &self,
         checked: &mut Checked,
         source: &Source,
-        manifest: &Manifest,
-        simulate: bool,
+        tools: Option<&[ToolSpec]>,
     ) -> Result<(), Error> {
         for _ in 0..MAX_TRIES {
-            match self.try_version(checked, source, manifest, simulate).await {
+            match self.try_version(checked, source, tools).await {
                 // Another process was first; the next look finds its version.
                 Err(Error::Stale(_)) => {}
                 done => return done,
@@ -48,8 +49,7 @@ impl Service {
         &self,
         checked: &mut Checked,
         source: &Source,
-        manifest: &Manifest,
-        simulate: bool,
+        tools: Option<&[ToolSpec]>,
     ) -> Result<(), Error> {
         let id = file_id(self.user(), &checked.plan.name);
         let known: Option<At<Workflow>> = self.find_kept(&id.to_string()).await?;
@@ -58,10 +58,12 @@ impl Service {
             let newest = self.version_of(workflow, None).await?;
             if newest.plan_of(checked.target.branch.as_deref()) == Some(&hash) {
                 meant(checked, workflow);
-                return if simulate { Ok(()) } else { tell_drift(checked, &newest.manifest, manifest) };
+                let name = checked.plan.name.clone();
+                return tools.map_or(Ok(()), |tools| drift::tell(checked, &name, &newest, tools));
             }
         }
-        let manifest = kept_manifest(manifest, simulate);
+        let nothing = || json!({ "version": self.today(), "hash": "" });
+        let manifest = tools.map_or_else(nothing, |tools| Manifest::new(self.today(), tools).kept());
         let (workflow, edits) = self.file_edits(checked, source, manifest, known).await?;
         self.change(edits).await?;
         meant(checked, &workflow);
@@ -84,6 +86,7 @@ impl Service {
         workflow.format = Some(version.format.clone());
         workflow.plan = version.plan.clone();
         workflow.manifest = version.manifest.clone();
+        workflow.definition = executors(&version);
         workflow.file = Some(source.name.clone());
         workflow.description = checked.plan.description.clone();
         workflow.updated_at = now;
@@ -128,27 +131,4 @@ fn file_version(checked: &Checked, source: &Source, manifest: Value) -> Version 
         agents: Vec::new(),
         reason: "published from a file".to_owned(),
     }
-}
-
-/// A simulated run asks no tools: nothing is known of them.
-fn kept_manifest(manifest: &Manifest, simulate: bool) -> Value {
-    let mut kept = json!({ "version": manifest.version, "hash": if simulate { "" } else { &manifest.hash } });
-    if std::env::var("DEBUG_WORKFLOWS").is_ok_and(|value| value == "true") {
-        kept["tools"] = json!(manifest.tools);
-    }
-    kept
-}
-
-fn tell_drift(checked: &mut Checked, then: &Value, now: &Manifest) -> Result<(), Error> {
-    let then = then["hash"].as_str().unwrap_or_default();
-    if then.is_empty() || then == now.hash {
-        return Ok(());
-    }
-    let (name, version) = (&checked.plan.name, checked.version);
-    let text = format!("the tools of `{name}` have changed since version {version} was made");
-    if checked.plan.on_tool_drift == OnToolDrift::Fail {
-        return Err(Failure::new(ErrorKind::Config, text).into());
-    }
-    checked.warnings.push(text);
-    Ok(())
 }

@@ -42,7 +42,7 @@ impl Service {
         }
         let (simulate, model) = (start.mode.simulate, start.mode.model.clone());
         let checked = self.publish(definition, simulate, model.as_deref()).await?;
-        let warnings = checked.warnings.iter().skip(findings.len()).cloned().collect();
+        let warnings = checked.target.drift.iter().cloned().collect();
         let run = self.start(&checked, start).await?;
         Ok(Begun { run, findings, warnings })
     }

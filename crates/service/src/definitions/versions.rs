@@ -9,7 +9,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use relais_dialects::{Format, Options as ReadOptions};
 use relais_engine::{ErrorKind, Failure, RunId, Target};
-use relais_plan::{OnToolDrift, Plan, Problem, Source, Span, Trigger, problem, schedule};
+use relais_plan::{Plan, Problem, Source, Span, Trigger, problem};
 use relais_runtime::prepare::{load_plan, plan_key, tools_of};
 use relais_runtime::tool::ToolSpec;
 use relais_runtime::tools::Manifest;
@@ -17,8 +17,9 @@ use relais_store::{Document, DocumentKey, Edit};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::definitions::drift;
 use crate::definitions::library::{Library, Pending, Used};
-use crate::definitions::workflows::{Timing, Version, Workflow, WorkflowStatus};
+use crate::definitions::workflows::{Version, Workflow, WorkflowStatus};
 use crate::definitions::{MAX_FILE_BYTES, MCP_PREFIX};
 use crate::kept::Kept;
 use crate::runs::shelf::Shelved;
@@ -140,7 +141,8 @@ impl Service {
         if !runs && !lenient {
             return Err(compiled.findings());
         }
-        let manifest = if runs { self.manifest_of(compiled).await? } else { Value::Null };
+        let plans = compiled.whole.plans().map(|(_, plan)| plan);
+        let manifest = if runs { self.manifest_of(plans).await? } else { Value::Null };
         Ok(new_version(compiled, runs, manifest, reason))
     }
 
@@ -156,7 +158,6 @@ impl Service {
         workflow.manifest = version.manifest.clone();
         workflow.agents = version.agents.clone();
         workflow.calls = called(&compiled);
-        workflow.timing = self.timing_of(&compiled);
         workflow.definition = executors(&version);
         workflow.updated_at = self.core.clock.now();
         let mut edits = Vec::new();
@@ -170,16 +171,6 @@ impl Service {
         let present: Vec<At<TriggerRecord>> = self.list_kept(Some(&workflow.id.to_string())).await?;
         edits.extend(self.trigger_edits(workflow, &named, &present)?);
         Ok(edits)
-    }
-
-    /// The first trigger that fires by time says when runs start.
-    fn timing_of(&self, compiled: &Compiled) -> Timing {
-        let now = self.core.clock.now();
-        let timed = |trigger: &Trigger| {
-            let schedule = schedule::parse(trigger, self.timezone(), now).ok()??;
-            Some(Timing::new(Some(&trigger.on), schedule.next(now)))
-        };
-        compiled.triggers().iter().find_map(|(_, trigger)| timed(trigger)).unwrap_or_default()
     }
 
     pub(crate) async fn plan_edit(&self, plan: &Plan) -> Result<Option<Edit>, Error> {
@@ -202,10 +193,10 @@ impl Service {
     }
 
     /// The tools as they are now. A server that cannot be asked in time leaves its tools unverified: a run asks again.
-    async fn manifest_of(&self, compiled: &Compiled) -> Result<Value, Error> {
+    pub(crate) async fn manifest_of<'a>(&self, plans: impl Iterator<Item = &'a Plan>) -> Result<Value, Error> {
         let mut found: Vec<ToolSpec> = Vec::new();
         let mut unverified = Vec::new();
-        for (_, plan) in compiled.whole.plans() {
+        for plan in plans {
             let (remote, own): (Vec<String>, Vec<String>) =
                 tools_of(plan).into_iter().partition(|tool| tool.starts_with(MCP_PREFIX));
             found.extend(self.select(plan, &own).await?);
@@ -224,16 +215,15 @@ impl Service {
     fn manifest(&self, mut tools: Vec<ToolSpec>, unverified: &[String]) -> Value {
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools.dedup_by(|a, b| a.name == b.name);
-        let today = relais_plan::time::format_instant(self.core.clock.now())[..10].to_owned();
-        let manifest = Manifest::new(today, &tools);
-        let mut kept = json!({ "version": manifest.version, "hash": manifest.hash });
+        let mut kept = Manifest::new(self.today(), &tools).kept();
         if !unverified.is_empty() {
             kept["unverified"] = json!(unverified);
         }
-        if std::env::var("DEBUG_WORKFLOWS").is_ok_and(|v| v == "true") {
-            kept["tools"] = json!(manifest.tools);
-        }
         kept
+    }
+
+    pub(crate) fn today(&self) -> String {
+        relais_plan::time::format_instant(self.core.clock.now())[..10].to_owned()
     }
 
     /// Servers that others use, too, go on; those that only this plan declares end with the registry.
@@ -274,7 +264,6 @@ impl Service {
             version: number,
             manifest: version.manifest["hash"].as_str().unwrap_or_default().to_owned(),
             target,
-            warnings: Vec::new(),
         })
     }
 
@@ -351,20 +340,7 @@ impl Service {
     async fn check_drift(&self, workflow: &Workflow, checked: &mut Checked) -> Result<(), Error> {
         let tools = self.select(&checked.plan, &tools_of(&checked.plan)).await?;
         let shelved = self.shelved(workflow, checked.version, checked.target.branch.as_deref()).await?;
-        let version = &shelved.version;
-        // Only a version with one plan has a manifest of that plan alone, and an unverified one has none to compare with.
-        let is_known = version.manifest["hash"].as_str().is_some_and(|hash| !hash.is_empty());
-        let is_comparable = is_known && version.branches.is_empty() && version.manifest.get("unverified").is_none();
-        let now = self.manifest(tools, &[]);
-        if !is_comparable || now["hash"] == version.manifest["hash"] {
-            return Ok(());
-        }
-        let text = format!("the tools of `{}` have changed since version {} was made", workflow.name, checked.version);
-        if checked.plan.on_tool_drift == OnToolDrift::Fail {
-            return Err(Failure::new(ErrorKind::Config, text).into());
-        }
-        checked.warnings.push(text);
-        Ok(())
+        drift::tell(checked, &workflow.name, &shelved.version, &tools)
     }
 }
 
@@ -387,13 +363,13 @@ fn called(compiled: &Compiled) -> Vec<Uuid> {
     BTreeSet::from_iter(compiled.used.workflows.values().copied()).into_iter().collect()
 }
 
-/// Those of a chain that is written as JSON.
-fn executors(version: &Version) -> Value {
+/// Those of a chain, for whoever reads the tables, with what it says of its schedule.
+pub(crate) fn executors(version: &Version) -> Value {
     if version.format != Format::Chain.word() {
         return Value::Null;
     }
-    let text: Value = serde_json::from_str(&version.definition).unwrap_or_default();
-    text.get("executors").map_or(Value::Null, |executors| json!({ "executors": executors }))
+    let spec = relais_dialects::tree(&version.definition).unwrap_or_default();
+    json!({ "executors": spec["executors"], "cron_expression": spec["cron_expression"] })
 }
 
 /// A tool or server that nobody knows, as opposed to one that does not answer now.

@@ -5,12 +5,13 @@ use std::fmt::Display;
 
 use relais_dialects::Format;
 use relais_engine::Millis;
-use relais_plan::TriggerOn;
+use relais_plan::text::is_name;
 use relais_store::{Edit, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::definitions::versions::Compiled;
 use crate::kept::{self, At, Kept, Order, Read};
 use crate::triggers::sent::REMEMBERED_MS;
 use crate::{Error, Service};
@@ -59,9 +60,7 @@ pub struct Workflow {
     /// The kept workflows that the newest version calls, also by way of others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Uuid>,
-    #[serde(flatten)]
-    pub timing: Timing,
-    /// Of a chain its `executors`, for whoever reads the tables.
+    /// Of a chain its `executors` and what it says of its schedule, for whoever reads the tables.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub definition: Value,
     /// The file that it was published from, on this machine.
@@ -93,7 +92,6 @@ impl Workflow {
             agents: Vec::new(),
             calls: Vec::new(),
             file: None,
-            timing: Timing::default(),
             definition: Value::Null,
             created_at: now,
             updated_at: now,
@@ -110,47 +108,6 @@ pub enum WorkflowStatus {
     Paused,
     /// Hidden, not runnable.
     Archived,
-}
-
-/// When runs start by themselves, in the words that chains have for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Timing {
-    /// `immediate`, `scheduled` or `recurring`.
-    #[serde(default = "immediate")]
-    pub schedule_type: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule_time: Option<Millis>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cron_expression: Option<String>,
-}
-
-impl Default for Timing {
-    fn default() -> Timing {
-        Timing { schedule_type: immediate(), schedule_time: None, cron_expression: None }
-    }
-}
-
-fn immediate() -> String {
-    "immediate".to_owned()
-}
-
-impl Timing {
-    /// Told from the first trigger that fires by time; `next_at` is when that is.
-    pub(crate) fn new(trigger: Option<&TriggerOn>, next_at: Option<Millis>) -> Timing {
-        let recurring = |cron: Option<&String>| Timing {
-            schedule_type: "recurring".into(),
-            cron_expression: cron.cloned(),
-            schedule_time: None,
-        };
-        match trigger {
-            Some(TriggerOn::At(_)) => {
-                Timing { schedule_type: "scheduled".into(), schedule_time: next_at, cron_expression: None }
-            }
-            Some(TriggerOn::Cron(cron)) => recurring(Some(cron)),
-            Some(TriggerOn::Every { .. } | TriggerOn::Calendar(_) | TriggerOn::Continuous { .. }) => recurring(None),
-            None | Some(TriggerOn::Manual | TriggerOn::Webhook { .. } | TriggerOn::Event(_)) => Timing::default(),
-        }
-    }
 }
 
 /// What one version says; the body of its document, immutable.
@@ -367,6 +324,7 @@ impl Service {
 
     async fn first_edits(&self, new: NewWorkflow) -> Result<(Workflow, Vec<Edit>), Error> {
         let id = new.once.as_ref().map_or_else(Uuid::now_v7, Once::made);
+        let described = new.description.is_some();
         let mut workflow = Workflow {
             alias: new.alias,
             description: new.description.unwrap_or_default(),
@@ -380,13 +338,34 @@ impl Service {
         if let Some(Written { text, format, lenient }) = new.definition {
             let compiled = self.compile(id, new.name, text, format).await?;
             adopt(&mut workflow, compiled.whole.main.plan.as_ref());
+            if compiled.whole.main.format == Format::Steps {
+                adopt_export(&mut workflow, described, &compiled.source().text);
+            }
             pause(&mut workflow, compiled.whole.main.plan.as_ref());
-            edits = self.compiled_edits(&mut workflow, compiled, "created", lenient).await?;
+            edits = self.first_version(&mut workflow, compiled, lenient).await?;
         }
         must_be_named(&workflow)?;
         edits.extend(self.alias_edits(&workflow, None).await?);
         edits.push(kept::put(self.user(), &workflow, Expect::Absent)?);
         Ok((workflow, edits))
+    }
+
+    /// Steps and trigger of an export are objects at once.
+    async fn first_version(
+        &self,
+        workflow: &mut Workflow,
+        compiled: Compiled,
+        lenient: bool,
+    ) -> Result<Vec<Edit>, Error> {
+        let reason = "created";
+        if compiled.whole.main.format == Format::Steps
+            && !compiled.whole.has_errors()
+            && let Some((mut edits, text)) = self.objects_of(workflow, &compiled.source().text).await?
+        {
+            edits.extend(self.version_edits(workflow, text, Some(Format::Steps), reason, lenient).await?);
+            return Ok(edits);
+        }
+        self.compiled_edits(workflow, compiled, reason, lenient).await
     }
 
     /// A workflow by its id, its alias or its name.
@@ -581,6 +560,21 @@ pub(crate) fn must_be_unchanged(word: &str, id: impl Display, is: u64, read: &Re
     Err(Error::Stale(format!("the {word} {id} has changed since it was read; read it again")))
 }
 
+/// What an exported workflow says of itself stays as it was said: what its trigger brings is told with the trigger.
+fn adopt_export(workflow: &mut Workflow, described: bool, text: &str) {
+    let export = relais_dialects::tree(text).unwrap_or_default();
+    let said = |key: &str| match &export[key] {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    workflow.template_id = workflow.template_id.take().or_else(|| said("template_id"));
+    workflow.template_version = workflow.template_version.take().or_else(|| said("template_version"));
+    if !described {
+        workflow.description = said("description").unwrap_or_default();
+    }
+}
+
 /// What the caller leaves open is as the definition says.
 fn adopt(workflow: &mut Workflow, plan: Option<&relais_plan::Plan>) {
     let Some(plan) = plan else { return };
@@ -641,7 +635,7 @@ pub(crate) fn must_be_described(text: &str) -> Result<(), Error> {
 }
 
 pub(crate) fn must_be_short(what: &str, text: &str) -> Result<(), Error> {
-    if text.chars().count() > MAX_NAME_CHARS || text.chars().any(char::is_control) {
+    if text.chars().count() > MAX_NAME_CHARS || !is_name(text) {
         return Err(Error::Invalid(format!("`{what}` has at most {MAX_NAME_CHARS} characters, all on one line")));
     }
     Ok(())

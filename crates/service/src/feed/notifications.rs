@@ -1,9 +1,10 @@
-//! What people are told of ended runs: the list that everyone has, and what is sent to channels (`deliveries`).
+//! What people are told of ended runs, and by runs (`posted`): the list that everyone has, and what is sent to channels (`deliveries`).
 //!
 //! Written by the feed in the change that takes note of an end, so each end is told exactly once here, and at least
 //! once outside.
 
 pub(crate) mod deliveries;
+pub(crate) mod posted;
 
 use relais_engine::{Millis, RunId, RunStatus, Summary};
 use relais_plan::{Notify, time};
@@ -14,7 +15,8 @@ use uuid::Uuid;
 
 use crate::feed::notify::{Message, recipients};
 use crate::kept::{self, At, Kept};
-use crate::{Error, Service};
+use crate::runs::bulk::BulkRuns;
+use crate::{Bulk, Error, Service};
 use deliveries::Delivery;
 
 /// News older than this is listed and no longer sent: nobody wants a hundred mails after a long stop.
@@ -37,7 +39,7 @@ pub struct Notification {
     /// Holds its time: the newest is the highest.
     pub id: Uuid,
     pub at: Millis,
-    /// `run.completed`, `run.failed`.
+    /// `run.completed`, `run.failed`, `run.waiting`, or `run.message` where a run itself has something to say.
     pub kind: String,
     pub title: String,
     pub text: String,
@@ -68,7 +70,8 @@ pub(crate) fn wanted(notify: &Notify, status: RunStatus) -> bool {
     match status {
         RunStatus::Completed | RunStatus::Stopped => notify.on_complete,
         RunStatus::Failed | RunStatus::PartialSuccess => notify.on_failure,
-        RunStatus::Cancelled | RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => false,
+        RunStatus::Cancelled | RunStatus::Pending | RunStatus::Running => false,
+        RunStatus::Interrupted | RunStatus::Waiting => false,
     }
 }
 
@@ -184,7 +187,7 @@ impl Service {
 
     /// Removes what nobody will look at any more.
     pub(crate) async fn forget_old(&self) -> Result<(), Error> {
-        for kind in [Notification::KIND, Delivery::KIND] {
+        for kind in [Notification::KIND, Delivery::KIND, posted::Posted::KIND, Bulk::KIND, BulkRuns::KIND] {
             self.forget_old_of(kind).await?;
         }
         self.forget_gone_triggers().await

@@ -16,6 +16,7 @@ use relais_plan::text::cut;
 use relais_plan::{Notify, time};
 use relais_runtime::clock::Clock;
 use relais_runtime::mask::{Mask, Secrets};
+use relais_runtime::process::Program;
 use relais_runtime::settings::{NotifyChannel, Settings, Smtp};
 use relais_runtime::tools::web::Web;
 use reqwest::Url;
@@ -89,6 +90,7 @@ pub enum Channel {
     },
     Command {
         argv: Vec<String>,
+        env: BTreeMap<String, String>,
     },
 }
 
@@ -140,7 +142,7 @@ pub async fn send(channel: &Channel, message: &Message, senders: &Senders) -> Re
             webhook::send(url, secret.as_deref(), *trusted, message, senders).await
         }
         Channel::Mail { to } => mail::send(to, message, senders).await,
-        Channel::Command { argv } => command::send(argv, message, senders).await,
+        Channel::Command { argv, env } => command::send(argv, env, message, senders).await,
     }
 }
 
@@ -238,7 +240,9 @@ impl Message {
 fn channel(written: &NotifyChannel) -> Channel {
     match &written.webhook {
         Some(url) => Channel::Webhook { url: url.clone(), secret: written.secret.clone(), trusted: true },
-        None if written.email.is_empty() => Channel::Command { argv: written.command.clone() },
+        None if written.email.is_empty() => {
+            Channel::Command { argv: written.command.clone(), env: written.env.clone() }
+        }
         None => Channel::Mail { to: written.email.clone() },
     }
 }
@@ -273,9 +277,17 @@ impl Asking<'_> {
         }
         let no_mailbox = channel.email.iter().filter_map(|to| mail::mailbox(to).err());
         mistakes.extend(no_mailbox.map(|error| self.mistake("email", error)));
-        let undefined = channel.command.iter().skip(1).filter_map(|word| self.secrets.expand(word).err());
-        mistakes.extend(undefined.map(|error| self.mistake("command", format!("`command`: {error}"))));
+        mistakes.extend(self.of_command(channel));
         mistakes
+    }
+
+    fn of_command(&self, channel: &NotifyChannel) -> Option<Mistake> {
+        if channel.command.is_empty() {
+            let text = "`env` holds variables of a `command`, and there is none";
+            return (!channel.env.is_empty()).then(|| self.mistake("env", text));
+        }
+        let program = Program::of_channel(&channel.command, &channel.env, self.secrets, Vec::new());
+        program.err().map(|why| self.mistake(if why.starts_with("`env`") { "env" } else { "command" }, why))
     }
 
     fn mistake(&self, key: &str, what: impl std::fmt::Display) -> Mistake {

@@ -59,7 +59,7 @@ impl Tally {
             RunStatus::Completed | RunStatus::Stopped => Some(&mut self.successful),
             RunStatus::Failed | RunStatus::PartialSuccess => Some(&mut self.failed),
             RunStatus::Cancelled => Some(&mut self.cancelled),
-            RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => None,
+            RunStatus::Pending | RunStatus::Running | RunStatus::Interrupted | RunStatus::Waiting => None,
         }
     }
 }

@@ -6,6 +6,7 @@ use relais_engine::rewind::step_path;
 use relais_engine::*;
 use relais_plan::NodeId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Error, Service};
 
@@ -104,6 +105,9 @@ pub enum What {
         error: Option<Failure>,
         usage: Usage,
         ms: u64,
+        /// The beginning of what the run gave, or what is known of it where it is large.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output_summary: Option<String>,
     },
 }
 
@@ -165,9 +169,11 @@ fn narrate(program: &Program, run: &Run, event: &Event, at: Millis) -> Option<Wh
         }
         Event::Left(left) if visible(left.node) => Some(left_step(program, run, left, step(left.scope, left.node), at)),
         Event::Signalled { signal, by } => Some(What::Signalled { signal: word(signal), by: by.clone() }),
-        Event::Closed { status, error, .. } => {
+        Event::Closed { status, error, output, .. } => {
             let ms = at.saturating_sub(run.started_at).max(0) as u64;
-            Some(What::RunEnded { status: *status, error: error.clone(), usage: run.usage, ms })
+            let given = output.as_ref().filter(|output| status.is_success() && **output != Stored::Value(Value::Null));
+            let (error, output_summary) = (error.clone(), given.map(Stored::summary));
+            Some(What::RunEnded { status: *status, error, usage: run.usage, ms, output_summary })
         }
         Event::Opened(_) | Event::Entered { .. } | Event::Branched { .. } | Event::Left(_) => None,
         Event::Received { .. } | Event::Settled { .. } => None,

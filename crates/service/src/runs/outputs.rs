@@ -17,8 +17,10 @@ use crate::{Error, Row, Service};
 /// Runs of one user that began in the same millisecond and are looked through for an output.
 const MAX_RUNS: usize = 10_000;
 const PAGE: usize = 1_000;
-/// The place of what a run was given.
-const TRIGGER: &str = "trigger";
+/// The position of what a run was given.
+const TRIGGER: u64 = 0;
+/// The bits of an id beside its variant.
+const MAX_POSITION: u64 = (1 << 60) - 1;
 
 /// What a step gave, as it is shown to those who know its id.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +41,18 @@ impl Output {
     }
 }
 
-/// Milliseconds in 48 bits, 12 bits of the run, 62 bits of the place in the run: a UUID of version 8.
-fn id(run: RunId, began_at: Millis, place: &str) -> Uuid {
+/// Milliseconds in 48 bits, 12 bits of the run, 60 bits for the position in its journal: a UUID of version 8. The views of
+/// the database put it together in the same way.
+fn id(run: RunId, began_at: Millis, position: u64) -> Uuid {
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&began_at.to_be_bytes()[2..]);
+    bytes[6..8].copy_from_slice(&run.as_bytes()[14..]);
+    bytes[8..].copy_from_slice(&(position & MAX_POSITION).to_be_bytes());
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+/// As ids were put together once: from where in the plan the output was made. Who has kept one finds it still.
+fn former_id(run: RunId, began_at: Millis, place: &str) -> Uuid {
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&began_at.to_be_bytes()[2..]);
     bytes[6..8].copy_from_slice(&Uuid::new_v5(&run, b"outputs").as_bytes()[..2]);
@@ -57,7 +69,8 @@ fn began_at(id: Uuid) -> Option<Millis> {
 
 /// Whether an output may be of a run, by the bits of the run that its id holds.
 fn may_be_of(output: Uuid, run: RunId) -> bool {
-    id(run, 0, "").as_bytes()[6..8] == output.as_bytes()[6..8]
+    let bits = |id: Uuid| [id.as_bytes()[6], id.as_bytes()[7]];
+    [id(run, 0, 0), former_id(run, 0, "")].into_iter().any(|one| bits(one) == bits(output))
 }
 
 pub(crate) fn trigger_id(trace: &Trace) -> Uuid {
@@ -67,12 +80,16 @@ pub(crate) fn trigger_id(trace: &Trace) -> Uuid {
 /// The ids of what the steps of a trace gave, by their positions there. A step that was gone back to has given
 /// something else each time.
 pub(crate) fn ids(trace: &Trace) -> Vec<Uuid> {
+    trace.steps.iter().map(|step| id(trace.run, trace.started_at, step.left_at)).collect()
+}
+
+fn former_ids(trace: &Trace) -> Vec<Uuid> {
     let mut visits: HashMap<&str, u32> = HashMap::new();
     let mut ids = Vec::with_capacity(trace.steps.len());
     for StepTrace { path, attempts, .. } in &trace.steps {
         let visit = visits.entry(path).or_default();
         let place = format!("output/{path}/{visit}/{}", attempts.saturating_sub(1));
-        ids.push(id(trace.run, trace.started_at, &place));
+        ids.push(former_id(trace.run, trace.started_at, &place));
         *visit += 1;
     }
     ids
@@ -114,11 +131,12 @@ impl Service {
         let (program, entries, state) = self.load(run).await?;
         let mut trace = self.traced(&program, &entries, run).await?;
         trace.steps.retain(|step| step.attempts > 0);
-        if trigger_id(&trace) == output {
+        if [trigger_id(&trace), former_id(trace.run, trace.started_at, "trigger")].contains(&output) {
             let values = self.values_of(hashes([&trace.input])).await?;
             return Ok(Some(Output::new(output, plain(&trace.input, &values), trace.input.summary())));
         }
-        let Some(index) = ids(&trace).iter().position(|id| *id == output) else { return Ok(None) };
+        let found = |ids: Vec<Uuid>| ids.iter().position(|id| *id == output);
+        let Some(index) = found(ids(&trace)).or_else(|| found(former_ids(&trace))) else { return Ok(None) };
         if trace.steps[index].status != StepStatus::Completed {
             return Ok(None);
         }
@@ -139,13 +157,16 @@ mod tests {
     fn an_id_holds_when_its_run_began_and_differs_by_run_and_place() {
         let (run, other) = (Uuid::from_u128(7), Uuid::from_u128(8));
         for at in [0, 1, 1_790_000_000_000] {
-            let one = id(run, at, "output/a/0/0");
+            let one = id(run, at, 3_000_001);
             assert_eq!(began_at(one), Some(at));
-            assert!(may_be_of(one, run));
-            assert_eq!(one, id(run, at, "output/a/0/0"));
-            assert_ne!(one, id(run, at, "output/a/0/1"));
-            assert_ne!(one, id(other, at, "output/a/0/0"));
+            assert!(may_be_of(one, run) && may_be_of(former_id(run, at, "output/a/0/0"), run));
+            assert_eq!(one, id(run, at, 3_000_001));
+            assert_ne!(one, id(run, at, 3_000_002));
+            assert_ne!(one, id(other, at, 3_000_001));
         }
+        // As the views put it together.
+        let run = Uuid::from_u128(0x1234_5678_9abc_def0_1234_5678_9abc_def0);
+        assert_eq!(id(run, 0x0102_0304_0506, 7_000_002).to_string(), "01020304-0506-8ef0-8000-0000006acfc2");
         assert_eq!(began_at(Uuid::from_u128(7)), None);
     }
 }

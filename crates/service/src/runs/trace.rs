@@ -4,13 +4,14 @@
 pub(crate) mod unreached;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use relais_engine::rewind::step_path;
 use relais_engine::*;
+use relais_plan::time::format_duration;
 use relais_plan::{NodeId, Op, Plan};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// One of a few words: borrowed where the trace is made, owned where it was read back from a server.
 pub type Word = Cow<'static, str>;
@@ -38,6 +39,9 @@ pub struct Trace {
     /// What of the input nobody gave and a simulation made up: `input.topic`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made_up: Vec<String>,
+    /// How the tools of the workflow had changed since its version was made, when the run was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<String>,
     pub forked_from: Option<RunId>,
     pub parent: Option<RunId>,
     /// Signals and takings-over, in order.
@@ -67,8 +71,21 @@ pub struct StepTrace {
     pub status: StepStatus,
     /// 0 for a step that the run never came to.
     pub attempts: u32,
+    /// How often the model was told what is wrong with its answer, in all attempts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub corrections: u32,
+    /// Where in the journal it was left last; 0 while it has not been.
+    #[serde(skip)]
+    pub left_at: u64,
+    /// A model was asked in this attempt.
+    #[serde(skip)]
+    pub asked: bool,
     pub started_at: Millis,
     pub ended_at: Option<Millis>,
+    /// For so long of the time between, nobody was at work on it: the run had failed, was paused, or its process was
+    /// gone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle_ms: u64,
     /// The arm that was taken, the reason a loop ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -79,6 +96,9 @@ pub struct StepTrace {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     pub tolerated: bool,
+    /// Variables that it wrote.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub vars: Map<String, Value>,
     pub usage: Usage,
     pub calls: Vec<CallTrace>,
 }
@@ -86,6 +106,9 @@ pub struct StepTrace {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CallTrace {
     pub id: CommandId,
+    /// Where in the journal it was asked for.
+    #[serde(skip)]
+    pub position: u64,
     /// `model`, `tool`, `run`, `sleep`, `person`, `signal`, `event`.
     pub what: Word,
     pub name: String,
@@ -107,6 +130,23 @@ pub struct CallTrace {
     pub late: bool,
     /// Asked again so often after a crash.
     pub interrupted: u32,
+    /// Who answered a question, when and with what; several where several must say yes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<AnswerTrace>,
+    /// What else there is to know of it: that a model was told only a part, that tools were lent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What a person said.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AnswerTrace {
+    pub by: String,
+    pub at: Millis,
+    pub value: Value,
+    /// The arguments that they put in place of those that were shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Value>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -125,7 +165,33 @@ pub struct ArtifactTrace {
     pub hash: String,
 }
 
+/// Events of one entry are numbered below this; the views of the database count in the same way.
+const EVENTS_PER_ENTRY: u64 = 1_000_000;
+
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
 impl StepTrace {
+    /// Further tries and corrections together.
+    pub fn retry_count(&self) -> u32 {
+        self.attempts.saturating_sub(1) + self.corrections
+    }
+
+    /// What is said to a model that was asked before in this attempt, and is no result of a tool, corrects it.
+    fn note_asked(&mut self, command: &Command) {
+        let Command::CallModel { say, .. } = command else { return };
+        let corrects = say.iter().any(|message| matches!(message, Message::User { .. } | Message::Tool { .. }));
+        self.corrections += u32::from(self.asked && corrects);
+        self.asked = true;
+    }
+
+    /// How long it was worked on, once it has ended.
+    pub fn worked_ms(&self) -> Option<u64> {
+        let took = self.ended_at?.saturating_sub(self.started_at).max(0) as u64;
+        Some(took.saturating_sub(self.idle_ms))
+    }
+
     /// A step of which nothing is known yet but that it has begun.
     fn begun(plan: &Plan, place: (ScopeId, NodeId), path: String, at: Millis) -> StepTrace {
         let node = plan.node(place.1);
@@ -138,13 +204,18 @@ impl StepTrace {
             kind: node.kind.clone(),
             status: StepStatus::Running,
             attempts: 1,
+            corrections: 0,
+            left_at: 0,
+            asked: false,
             started_at: at,
             ended_at: None,
+            idle_ms: 0,
             note: None,
             output: None,
             text: None,
             error: None,
             tolerated: false,
+            vars: Map::new(),
             usage: Usage::default(),
             calls: Vec::new(),
         }
@@ -154,11 +225,14 @@ impl StepTrace {
 impl Trace {
     pub fn of(program: &Program, entries: &[Entry]) -> Result<Trace, Corrupt> {
         let mut writer = Writer::new(program, entries)?;
-        for entry in entries.iter().skip(1) {
+        for (last, entry) in entries.iter().zip(entries.iter().skip(1)) {
+            writer.idle(last.at, entry);
             writer.run.begin(entry.at, entry.events.first());
-            for event in &entry.events {
+            for (nth, event) in (0..).zip(&entry.events) {
+                writer.position = entry.seq * EVENTS_PER_ENTRY + nth;
                 writer.write(event, entry.at);
                 writer.run.apply(event)?;
+                writer.forked(event);
             }
         }
         Ok(writer.finish())
@@ -168,6 +242,8 @@ impl Trace {
 struct Writer<'a> {
     program: &'a Program,
     run: Run,
+    /// Of the event that is being told.
+    position: u64,
     steps: Vec<StepTrace>,
     /// The trace of the latest instance of a node in a scope.
     open: HashMap<(ScopeId, NodeId), usize>,
@@ -182,7 +258,7 @@ impl<'a> Writer<'a> {
         let first = entries.first().ok_or_else(|| Corrupt { seq: 0, what: "it is empty".into() })?;
         let run = Run::open(first)?;
         let (open, calls) = (HashMap::new(), HashMap::new());
-        Ok(Writer { program, run, steps: Vec::new(), open, calls, signals: Vec::new(), forked_from: None })
+        Ok(Writer { program, run, position: 0, steps: Vec::new(), open, calls, signals: Vec::new(), forked_from: None })
     }
 
     fn write(&mut self, event: &Event, at: Millis) {
@@ -190,11 +266,44 @@ impl<'a> Writer<'a> {
             Event::Entered { scope, node, attempt, .. } => self.entered(*scope, *node, *attempt, at),
             Event::Asked { id, scope, node, command } => self.asked(*id, (*scope, *node), command, at),
             Event::Answered { id, answer } => self.answered(*id, answer, at),
-            Event::Received { id, value, .. } => self.received(*id, value, at),
+            Event::Received { id, value, by } => self.received(*id, value, by, at),
             Event::Branched { scope, node, took } => self.branched((*scope, *node), took),
             Event::Left(left) => self.left(left, at),
             Event::Signalled { signal, by } => self.signalled(signal, by, at),
             Event::Opened(_) | Event::Settled { .. } | Event::Closed { .. } => {}
+        }
+    }
+
+    /// A fork begins with the journal of another run, which has paid for it: what it keeps cost it nothing, and what it
+    /// does again is not what the other did.
+    fn forked(&mut self, event: &Event) {
+        let Event::Signalled { signal: Signal::Rewound(Rewind { forked_from: Some(_), .. }), .. } = event else {
+            return;
+        };
+        let is_kept = |step: &StepTrace| self.run.instance(step.place.0, step.place.1).is_some();
+        let mut moved = HashMap::new();
+        for (index, mut step) in std::mem::take(&mut self.steps).into_iter().enumerate() {
+            if is_kept(&step) {
+                step.usage = Usage::default();
+                step.calls.iter_mut().for_each(|call| call.usage = Usage::default());
+                moved.insert(index, self.steps.len());
+                self.steps.push(step);
+            }
+        }
+        self.open.retain(|_, index| moved.get(index).map(|to| *index = *to).is_some());
+        self.calls.retain(|_, (index, _)| moved.get(index).map(|to| *index = *to).is_some());
+    }
+
+    /// A run that is taken up again has lain idle since its last entry, and with it what it was in the middle of.
+    fn idle(&mut self, last: Millis, entry: &Entry) {
+        let taken_up = matches!(
+            entry.events.first(),
+            Some(Event::Signalled { signal: Signal::Adopted | Signal::Resume(_) | Signal::Rewound(_), .. })
+        );
+        if taken_up {
+            let gap = entry.at.saturating_sub(last).max(0) as u64;
+            let open = self.steps.iter_mut().filter(|step| step.ended_at.is_none());
+            open.for_each(|step| step.idle_ms += gap);
         }
     }
 
@@ -208,7 +317,8 @@ impl<'a> Writer<'a> {
         }
         if let (true, Some(index)) = (attempt > 0, self.open.get(&(scope, node))) {
             let step = &mut self.steps[*index];
-            step.attempts = attempt + 1;
+            (step.attempts, step.asked) = (attempt + 1, false);
+            step.idle_ms += step.ended_at.map_or(0, |ended| at.saturating_sub(ended).max(0) as u64);
             (step.status, step.ended_at, step.error) = (StepStatus::Running, None, None);
             return;
         }
@@ -225,13 +335,16 @@ impl<'a> Writer<'a> {
     fn asked(&mut self, id: CommandId, place: (ScopeId, NodeId), command: &Command, at: Millis) {
         let Some(index) = self.open.get(&place).copied() else { return };
         let (what, name, input) = described(command);
+        let position = self.position;
         let step = &mut self.steps[index];
+        step.note_asked(command);
         self.calls.insert(id, (index, step.calls.len()));
         step.calls.push(CallTrace {
             id,
             what: what.into(),
             name,
             use_id: use_id(command),
+            position,
             status: "running".into(),
             input,
             output: Value::Null,
@@ -242,6 +355,8 @@ impl<'a> Writer<'a> {
             ms: 0,
             late: false,
             interrupted: 0,
+            answers: Vec::new(),
+            notes: notes_on_asking(command),
         });
         if !matches!(command, Command::CallModel { .. } | Command::CallTool { .. } | Command::StartRun(_)) {
             step.status = StepStatus::Waiting;
@@ -262,6 +377,7 @@ impl<'a> Writer<'a> {
         call.late = late;
         let (status, output, error) = outcome(&answer.body);
         (call.status, call.output, call.error) = (status.into(), output, error);
+        call.notes.extend(notes_on_answer(answer));
         let step = &mut self.steps[index];
         step.usage.add(&answer.usage);
         if step.status == StepStatus::Waiting {
@@ -269,13 +385,20 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn received(&mut self, id: CommandId, value: &Value, at: Millis) {
-        if !self.run.owed.contains_key(&id) {
-            return;
-        }
+    fn received(&mut self, id: CommandId, value: &Value, by: &str, at: Millis) {
+        let Some(mut owed) = self.run.owed.get(&id).cloned() else { return };
+        let is_answered = owed.settles(value, by);
+        let asks = owed.command.question().is_some();
+        let changed = owed.command.question().and_then(|question| changes(question, value));
         let Some((index, call)) = self.call(id) else { return };
-        (call.answered_at, call.status, call.output) = (Some(at), "success".into(), value.clone());
-        self.steps[index].status = StepStatus::Running;
+        if asks {
+            call.answers.push(AnswerTrace { by: by.to_owned(), at, value: value.clone(), changed });
+        }
+        if is_answered {
+            (call.answered_at, call.status, call.output) = (Some(at), "success".into(), value.clone());
+            call.ms = at.saturating_sub(call.asked_at).max(0) as u64;
+            self.steps[index].status = StepStatus::Running;
+        }
     }
 
     fn branched(&mut self, place: (ScopeId, NodeId), took: &Took) {
@@ -308,11 +431,13 @@ impl<'a> Writer<'a> {
         };
         let step = &mut self.steps[index];
         step.status = left.status;
+        step.left_at = self.position;
         step.ended_at = Some(at);
         step.output = left.output.clone();
         step.text = left.text.clone();
         step.error = left.error.clone();
         step.tolerated = left.tolerated;
+        step.vars = left.vars.clone();
         for call in step.calls.iter_mut().filter(|c| c.status == "running") {
             call.status = "cancelled".into();
         }
@@ -342,14 +467,21 @@ impl<'a> Writer<'a> {
     }
 
     fn finish(self) -> Trace {
-        let run = self.run;
+        let (run, mut steps) = (self.run, self.steps);
+        let let_pass: HashSet<(ScopeId, NodeId)> = run.tolerated.iter().copied().collect();
+        for step in steps.iter_mut().filter(|step| let_pass.contains(&step.place)) {
+            step.tolerated |= step.status == StepStatus::Failed;
+        }
         let row = summary(self.program, &run);
         let closed = run.closed.as_ref();
         let steps = match run.ended_at.filter(|_| closed.is_some()) {
-            Some(at) => unreached::filled_in(&self.program.plan, nested(self.steps), at),
-            None => nested(self.steps),
+            Some(at) => unreached::filled_in(&self.program.plan, nested(steps), at),
+            None => nested(steps),
         };
-        let tolerated = run.tolerated.iter().map(|(s, n)| step_path(self.program, &run, *s, *n)).collect();
+        let has_failed =
+            |place: &&(ScopeId, NodeId)| run.instance(place.0, place.1).is_some_and(|i| i.status == StepStatus::Failed);
+        let tolerated = run.tolerated.iter().filter(has_failed);
+        let tolerated = tolerated.map(|(s, n)| step_path(self.program, &run, *s, *n)).collect();
         Trace {
             run: run.id(),
             workflow: run.opened.workflow.clone(),
@@ -367,6 +499,7 @@ impl<'a> Writer<'a> {
             thread: run.opened.thread.clone(),
             simulated: run.opened.mode.simulate,
             made_up: run.opened.mode.made_up.clone(),
+            drift: run.opened.target.drift.clone(),
             forked_from: self.forked_from,
             parent: run.opened.parent.as_ref().map(|p| p.run),
             signals: self.signals,
@@ -443,6 +576,12 @@ pub(crate) fn artifacts(run: &Run) -> Vec<ArtifactTrace> {
     run.artifacts.iter().flat_map(versions).collect()
 }
 
+/// The arguments of a tool call where a person has changed them.
+fn changes(question: &Question, value: &Value) -> Option<Value> {
+    let shown = &question.approves.as_ref()?.arguments;
+    agreed(question, value).filter(|arguments| arguments != shown)
+}
+
 fn use_id(command: &Command) -> Option<String> {
     match command {
         Command::CallTool { use_id, .. } => use_id.clone(),
@@ -466,11 +605,45 @@ fn described(command: &Command) -> (&'static str, String, Value) {
     }
 }
 
+fn notes_on_asking(command: &Command) -> Vec<String> {
+    let lent: &[String] = match command {
+        Command::CallModel { lend, .. } => lend,
+        Command::CallTool { .. } | Command::Sleep { .. } | Command::AskPerson(_) => &[],
+        Command::Await(_) | Command::StartRun(_) => &[],
+    };
+    lent.iter().map(|tool| format!("{tool} is offered from here on")).collect()
+}
+
+fn notes_on_answer(answer: &Answer) -> Vec<String> {
+    let mut notes = notes_on_usage(&answer.usage);
+    match &answer.body {
+        Body::Returned { value: value @ Stored::Blob(blob), .. } if value.is_cut() => {
+            notes.push(format!("the model was told the beginning of {} bytes and how to read on", blob.bytes));
+        }
+        Body::Replied(reply) if reply.finish == Finish::Length => {
+            notes.push("the answer was cut off at the output limit".to_owned());
+        }
+        Body::Returned { .. } | Body::Replied(_) | Body::Slept => {}
+        Body::Ended { .. } | Body::Failed(_) | Body::Cancelled => {}
+    }
+    notes
+}
+
+fn notes_on_usage(usage: &Usage) -> Vec<String> {
+    let times = if usage.waits == 1 { "once".to_owned() } else { format!("{} times", usage.waits) };
+    let waited = format_duration(usage.wait_ms);
+    let waits = (usage.waits > 0).then(|| format!("waited for the provider {times}, {waited} in all"));
+    let estimated = (usage.estimated > 0).then(|| "tokens are an estimate: the provider reported none".to_owned());
+    waits.into_iter().chain(estimated).collect()
+}
+
 fn outcome(body: &Body) -> (&'static str, Value, Option<Failure>) {
     match body {
-        Body::Replied(reply) => {
-            ("success", json!({ "text": reply.text, "calls": reply.calls, "model": reply.model }), None)
-        }
+        Body::Replied(reply) => (
+            "success",
+            json!({ "text": reply.text, "calls": reply.calls, "model": reply.model, "finish": reply.finish }),
+            None,
+        ),
         Body::Returned { value, .. } => ("success", shown(value), None),
         Body::Slept => ("success", Value::Null, None),
         Body::Ended { status, output, error } if status.is_success() => ("success", shown(output), error.clone()),

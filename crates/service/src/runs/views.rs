@@ -143,6 +143,7 @@ fn step_word(status: StepStatus) -> &'static str {
 fn run_word(word: &str) -> &str {
     match word {
         word if word == RunStatus::Waiting.word() => RunStatus::Running.word(),
+        word if word == RunStatus::Interrupted.word() => RunStatus::Running.word(),
         word if word == RunStatus::Stopped.word() => RunStatus::Completed.word(),
         other => other,
     }

@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use relais_store::private;
+
 use crate::{Error, Service};
 
 /// Deeper folders are no workspace of a run.
@@ -14,7 +16,7 @@ pub(crate) fn copy_folder(from: &Path, to: &Path, depth: usize) -> io::Result<()
     if depth > MAX_FOLDER_DEPTH {
         return Err(io::Error::other(format!("folders are nested deeper than {MAX_FOLDER_DEPTH}")));
     }
-    std::fs::create_dir_all(to)?;
+    private::make_folder(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
         let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
@@ -37,8 +39,8 @@ pub(crate) struct Unclaimed(PathBuf);
 impl Unclaimed {
     pub fn mark(folder: &Path) -> io::Result<Unclaimed> {
         let mark = mark_of(folder);
-        folder.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-        std::fs::write(&mark, "")?;
+        folder.parent().map_or(Ok(()), private::make_folder)?;
+        private::create_file(&mark)?;
         Ok(Unclaimed(mark))
     }
 }

@@ -2,6 +2,7 @@
 //! wait for it, each once.
 
 use relais_engine::{Awaiting, Command, CommandId, Entry, Event, Millis, Run, RunId};
+use relais_plan::text::is_name;
 use relais_store::{Awaited, Expect};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -192,7 +193,7 @@ fn has_received(entries: &[Entry], by: &str) -> bool {
 }
 
 fn check_name(what: &str, text: &str) -> Result<(), Error> {
-    if !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control) {
+    if !text.is_empty() && text.len() <= MAX_NAME_BYTES && is_name(text) {
         return Ok(());
     }
     Err(Error::Invalid(format!("the `{what}` of an event is a text of 1 to {MAX_NAME_BYTES} bytes in one line")))

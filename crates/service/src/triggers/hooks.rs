@@ -1,4 +1,5 @@
-//! Addresses that others send data to, and the trigger behind each. One address belongs to one user.
+//! Addresses that others send data to, and the trigger behind each. An id that an author chose is his own: nobody can
+//! find out by choosing one which ids others have. An id that was made here cannot be guessed and stands by itself.
 
 use std::net::IpAddr;
 
@@ -14,8 +15,17 @@ use crate::triggers::sent::{Fate, Sent};
 use crate::triggers::signature::{self, Given};
 use crate::{Error, Service, TriggerRecord};
 
-/// Hooks are found before it is known whose they are, so no user owns the records.
+/// Hooks whose ids were made here are found before it is known whose they are, so no user owns the records. So are those
+/// that were kept before ids belonged to users: who sends to them need not know whose they are.
 pub(crate) const NOBODY: &str = "";
+
+/// Where something was sent to.
+#[derive(Debug, Clone, Copy)]
+pub struct HookAddress<'a> {
+    /// None where the id stands by itself: one that was made here, or one of the user whose server this is.
+    pub user: Option<&'a str>,
+    pub id: &'a str,
+}
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hook {
@@ -65,10 +75,10 @@ pub struct Posted<'a> {
 
 impl Service {
     /// Whether somebody may send to an address at all. Whoever guesses addresses is soon not heard any more.
-    pub async fn must_be_hook(&self, id: &str, from: IpAddr) -> Result<(), Error> {
+    pub async fn must_be_hook(&self, to: HookAddress<'_>, from: IpAddr) -> Result<(), Error> {
         let failures = &self.core.entrance.hook_failures;
         failures.check(from)?;
-        let found = self.find_hook(id).await;
+        let found = self.find_hook(to).await;
         if let Err(Error::NotFound(_)) = &found {
             failures.note(from);
         }
@@ -79,14 +89,14 @@ impl Service {
     /// after its signature was found right. Whoever knows neither an address nor a secret is soon not heard any more.
     pub async fn fire_hook(
         &self,
-        id: &str,
+        to: HookAddress<'_>,
         posted: Posted<'_>,
         read: impl FnOnce() -> Result<Value, Error>,
     ) -> Result<Fate, Error> {
         let failures = &self.core.entrance.hook_failures;
         failures.check(posted.from)?;
-        let (service, at) = match self.behind_hook(id, &posted).await {
-            Err(error @ (Error::NotFound(_) | Error::Unauthorized(_))) => {
+        let (service, at) = match self.behind_hook(to, &posted).await {
+            Err(error @ Error::NotFound(_)) => {
                 failures.note(posted.from);
                 return Err(error);
             }
@@ -101,40 +111,66 @@ impl Service {
         }
     }
 
-    /// The trigger behind an address and its user's service, if what was sent may be looked at.
-    async fn behind_hook(&self, id: &str, posted: &Posted<'_>) -> Result<(Service, At<TriggerRecord>), Error> {
-        let (service, at) = self.find_hook(id).await?;
-        if let Err(error) = service.check_signature(&at.it, posted) {
-            service.note_refused(at.it.uuid, error.to_string()).await?;
-            return Err(error);
+    /// The trigger behind an address and its user's service, if what was sent may be looked at. Whoever signs wrongly
+    /// hears what whoever guesses hears; why it was refused is told to the trigger's user.
+    async fn behind_hook(
+        &self,
+        to: HookAddress<'_>,
+        posted: &Posted<'_>,
+    ) -> Result<(Service, At<TriggerRecord>), Error> {
+        let (service, at) = self.find_hook(to).await?;
+        if let Err(reason) = service.check_signature(&at.it, posted) {
+            service.note_refused(at.it.uuid, reason).await?;
+            return Err(unheard());
         }
         Ok((service, at))
     }
 
-    async fn find_hook(&self, id: &str) -> Result<(Service, At<TriggerRecord>), Error> {
-        let unknown = || Error::NotFound(format!("there is no webhook {id}"));
-        let found = self.core.store.get_record(kept::key::<Hook>(NOBODY, id)).await?;
-        let hook = kept::read::<Hook>(found.ok_or_else(unknown)?)?.it;
-        let service = self.as_user(&hook.owner);
-        let at = service.find_kept::<TriggerRecord>(&hook.trigger.to_string()).await?.ok_or_else(unknown)?;
-        Ok((service, at))
+    async fn find_hook(&self, to: HookAddress<'_>) -> Result<(Service, At<TriggerRecord>), Error> {
+        let owners = match to.user {
+            Some(user) => [user, NOBODY],
+            None => [NOBODY, self.config().user.as_str()],
+        };
+        for owner in owners {
+            if let Some(found) = self.hook_of(owner, to).await? {
+                return Ok(found);
+            }
+        }
+        Err(unheard())
     }
 
-    /// Where the trigger names a secret, only who knows it is heard.
-    fn check_signature(&self, trigger: &TriggerRecord, posted: &Posted<'_>) -> Result<(), Error> {
+    /// What one record leads to, if it is there, belongs to whom the address says, and its trigger is still there.
+    async fn hook_of(&self, owner: &str, to: HookAddress<'_>) -> Result<Option<(Service, At<TriggerRecord>)>, Error> {
+        let Some(record) = self.core.store.get_record(kept::key::<Hook>(owner, to.id)).await? else { return Ok(None) };
+        let hook = kept::read::<Hook>(record)?.it;
+        if to.user.is_some_and(|user| user != hook.owner) {
+            return Ok(None);
+        }
+        let service = self.as_user(&hook.owner);
+        let trigger = service.find_kept::<TriggerRecord>(&hook.trigger.to_string()).await?;
+        Ok(trigger.map(|at| (service, at)))
+    }
+
+    /// Where the trigger names a secret, only who knows it is heard; else the reason.
+    fn check_signature(&self, trigger: &TriggerRecord, posted: &Posted<'_>) -> Result<(), String> {
         let TriggerOn::Webhook { secret: Some(secret), .. } = &trigger.on.on else { return Ok(()) };
         // One that was kept before there was this rule.
         if let Some(refused) = refused_secret(&trigger.on.on) {
-            return Err(Error::Conflict(refused));
+            return Err(refused);
         }
         let secrets = Secrets::new(&self.config().settings.secrets);
-        let unset = |error| Error::Unusable(format!("the secret of this webhook cannot be read: {error}"));
+        let unset = |error| format!("the secret of this webhook cannot be read: {error}");
         let secret = secrets.expand(secret).map_err(unset)?;
-        let unsigned = "this webhook is signed: send the HMAC-SHA256 of the body as `X-Signature-256: sha256=…`";
-        let given = posted.signature.ok_or_else(|| Error::Unauthorized(unsigned.to_owned()))?;
+        let given = posted.signature.ok_or_else(|| "what was sent is not signed".to_owned())?;
         let now_s = self.core.clock.now().div_euclid(1_000);
-        signature::verify(&secret, posted.body, given, now_s).map_err(Error::Unauthorized)
+        signature::verify(&secret, posted.body, given, now_s)
     }
+}
+
+/// One answer for an id that nobody has and for a signature that is not right.
+fn unheard() -> Error {
+    let text = "nothing is taken here: there is no such webhook, or it is signed and the signature is missing or wrong";
+    Error::NotFound(format!("{text} (send the HMAC-SHA256 of the body as `X-Signature-256: sha256=…`)"))
 }
 
 /// What a delivery is known by: what the trigger says of its body, else the sender's id of it. The inner error is the

@@ -96,7 +96,8 @@ impl Service {
             triggers.extend(self.read_due::<TriggerRecord>(record).await?.map(|at| (service, at)));
         }
         let (judged, trouble) = side_by_side(triggers, |(service, at)| service.judge(at, now)).await;
-        let (mut owing, moved): (Vec<Moved>, Vec<Moved>) = judged.into_iter().partition(|moved| moved.is_kept);
+        let judged = judged.into_iter().flatten();
+        let (mut owing, moved): (Vec<Moved>, Vec<Moved>) = judged.partition(|moved| moved.is_kept);
         owing.extend(self.keep(moved).await?.into_iter().filter(|moved| !moved.at.it.owed.is_empty()));
         let (started, more_trouble) = side_by_side(owing, |moved| moved.start_owed(now)).await;
         self.keep(started).await?;
@@ -104,7 +105,12 @@ impl Service {
     }
 
     /// What becomes of a trigger that is due.
-    async fn judge(self, at: At<TriggerRecord>, now: Millis) -> Result<Moved, Error> {
+    async fn judge(self, at: At<TriggerRecord>, now: Millis) -> Result<Option<Moved>, Error> {
+        let Some(at) = self.close_gathering(at, now).await? else { return Ok(None) };
+        self.judged(at, now).await.map(Some)
+    }
+
+    async fn judged(self, at: At<TriggerRecord>, now: Millis) -> Result<Moved, Error> {
         let is_kept = !at.it.owed.is_empty();
         let mut moved = Moved { service: self, at, is_kept, decisions: Vec::new() };
         if is_kept {

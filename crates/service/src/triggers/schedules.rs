@@ -50,7 +50,8 @@ pub struct SetSchedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<String>,
     #[serde(default)]
-    pub overlap: Overlap,
+    /// None: as `catch_up` has it, or else skip.
+    pub overlap: Option<Overlap>,
     #[serde(default)]
     pub catch_up: CatchUp,
     /// What the runs are given.
@@ -119,7 +120,8 @@ impl SetSchedule {
             _ => return Err(Error::Invalid("give exactly one of `at`, `cron`, `every` and `continuous`".into())),
         };
         let (timezone, input) = (self.timezone.clone(), self.input.clone());
-        Ok(Trigger { timezone, overlap: self.overlap, catch_up: self.catch_up, input, ..Trigger::new(on) })
+        let overlap = Overlap::or_default(self.overlap, self.catch_up);
+        Ok(Trigger { timezone, overlap, catch_up: self.catch_up, input, ..Trigger::new(on) })
     }
 }
 
@@ -171,7 +173,7 @@ impl Service {
         check_input(&checked.plan, &on.input)?;
         let now = (self.core.clock.now(), self.timezone());
         let trigger = TriggerRecord::set(workflow.id, set.branch.clone(), on, Origin::Call, now)?;
-        let trigger = TriggerRecord { by_tool: set.by_tool, ..trigger };
+        let trigger = TriggerRecord { by_tool: set.by_tool, said: set.cron.clone(), ..trigger };
         // A time that is past is refused, also while the workflow is paused.
         self.understood(&trigger)?;
         let mut edits = Vec::new();

@@ -114,7 +114,10 @@ impl Service {
             Ok(workflow) => workflow,
             Err(reason) => return self.declined(&at.it, reason).await,
         };
-        if at.it.on.overlap == Overlap::Allow {
+        if at.it.on.pace.gathers() {
+            return self.gather_sent(at, sent).await;
+        }
+        if at.it.on.overlap == Overlap::Allow && at.it.on.pace.throttle.is_none() {
             return self.start_sent(&at.it, &workflow, sent).await;
         }
         let id = at.it.id();
@@ -225,7 +228,7 @@ impl Service {
     }
 
     /// What became of the same key before. What was declined may be sent again.
-    async fn seen_before(&self, trigger: &TriggerRecord, sent: &Sent) -> Result<Option<Fate>, Error> {
+    pub(crate) async fn seen_before(&self, trigger: &TriggerRecord, sent: &Sent) -> Result<Option<Fate>, Error> {
         let Some(key) = &sent.key else { return Ok(None) };
         let Some(At { it: seen, .. }) = self.find_kept::<Seen>(&seen_id(trigger.uuid, key)).await? else {
             return Ok(None);
@@ -248,6 +251,7 @@ impl Service {
                 (reason, true)
             }
             Way::Start { reason } => {
+                trigger.remember(tick);
                 trigger.owed.push(Owed { tick, reason: reason.clone(), tries: 0 });
                 (reason, false)
             }
@@ -282,7 +286,7 @@ impl Service {
         Ok(old.into_iter().map(|record| Edit::Remove { key: record.key, expect: Expect::Any }).collect())
     }
 
-    fn arrival_edits(&self, trigger: Uuid, tick: Millis, sent: &Sent) -> Result<Vec<Edit>, Error> {
+    pub(crate) fn arrival_edits(&self, trigger: Uuid, tick: Millis, sent: &Sent) -> Result<Vec<Edit>, Error> {
         let arrival = Arrival { trigger, tick, sent: sent.clone() };
         let mut edits = vec![kept::put(self.user(), &arrival, Expect::Absent)?];
         if let Some(key) = sent.key.clone() {
@@ -292,6 +296,9 @@ impl Service {
     }
 
     async fn way(&self, trigger: &TriggerRecord) -> Result<Way, Error> {
+        if let Some(reason) = trigger.throttled(self.core.clock.now()) {
+            return Ok(Way::Decline { reason });
+        }
         let going = self.going(trigger).await?;
         let before = match (going, trigger.owed.is_empty()) {
             (None, true) => return Ok(Way::Start { reason: passed(trigger) }),

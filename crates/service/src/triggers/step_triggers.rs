@@ -218,11 +218,12 @@ impl Service {
             return Ok(Vec::new());
         }
         let kind = trigger_type("event")?;
-        let event = written["trigger_type_id"].as_str().map_or_else(|| workflow.id.to_string(), str::to_owned);
+        let own = || workflow.alias.clone().unwrap_or_else(|| workflow.id.to_string());
+        let event = written["trigger_type_id"].as_str().map_or_else(own, str::to_owned);
         let record = self.fresh_trigger(workflow.id, kind, trigger_of(kind, &NOTHING, &event)?)?;
         let mut record = TriggerRecord { filter_rules: json!({}), ..record };
         let description = written["initial_data_description"].as_str().map(str::to_owned);
-        let filter_rules = Some(written["filter_rules"].clone()).filter(|rules| !rules.is_null());
+        let filter_rules = Some(one_of(&written["filter_rules"])).filter(|rules| !rules.is_null());
         fill(
             &mut record,
             &TriggerChange { filter_rules, initial_data_description: description, ..TriggerChange::default() },
@@ -293,6 +294,7 @@ impl Service {
         // What others have sent was let in; it does not go by times.
         let waiting = if before.is_sent() { before.clone() } else { times.clone() };
         Ok(TriggerRecord {
+            said: before.said.clone().filter(|_| is_same),
             on: fresh.on,
             off: fresh.off.or_else(|| before.off.clone().filter(|_| is_paused)),
             next_at: times.next_at.filter(|_| !is_paused),
@@ -322,7 +324,7 @@ impl Service {
 impl TriggerRecord {
     /// What it fires on and how, in the words in which it is set.
     pub fn settings(&self) -> Map<String, Value> {
-        let Trigger { on, timezone, overlap, catch_up, input, filter: _ } = &self.on;
+        let Trigger { on, timezone, overlap, catch_up, input, filter: _, pace: _ } = &self.on;
         let on = match on {
             TriggerOn::Manual => None,
             TriggerOn::At(text) => Some(("at", json!(text))),
@@ -334,7 +336,7 @@ impl TriggerRecord {
             TriggerOn::Event(event) => Some(("event", json!(event))),
         };
         let timezone = timezone.as_ref().map(|zone| ("timezone", json!(zone)));
-        let is_told = self.is_sent() || *overlap != Overlap::default();
+        let is_told = self.is_sent() || *overlap != Overlap::or_default(None, *catch_up);
         let overlap = is_told.then(|| ("overlap", json!(overlap)));
         let catch_up = (*catch_up != CatchUp::default()).then(|| ("catch_up", json!(catch_up)));
         let input = (!input.is_null()).then(|| ("input", input.clone()));
@@ -403,6 +405,13 @@ fn new_hook() -> String {
     Uuid::new_v4().simple().to_string()
 }
 
+/// In an export a list means one of them.
+fn one_of(rules: &Value) -> Value {
+    let Value::Object(fields) = rules else { return rules.clone() };
+    let rule = |value: &Value| if value.is_array() { json!({ "in": value }) } else { value.clone() };
+    fields.iter().map(|(field, value)| (field.clone(), rule(value))).collect::<Map<_, _>>().into()
+}
+
 /// Filter rules and description, checked.
 fn fill(record: &mut TriggerRecord, change: &TriggerChange) -> Result<(), Error> {
     if let Some(rules) = &change.filter_rules {
@@ -413,7 +422,7 @@ fn fill(record: &mut TriggerRecord, change: &TriggerChange) -> Result<(), Error>
             let text = format!("a {} trigger is sent no data that rules could look at", record.kind);
             return Err(Error::Invalid(format!("filter_rules: {text}")));
         }
-        record.filter_rules = rules.clone();
+        record.filter_rules = relais_plan::filter::normal(rules);
     }
     // What fires it reads the rules where those of a definition stand.
     let is_open = record.filter_rules.as_object().is_some_and(Map::is_empty);

@@ -72,7 +72,8 @@ async fn add_waiting(store: &MemoryStore, user: &str, event: String) {
     let new = NewRun { entry: entry(1), more: Vec::new(), summary, key: None, lease: None, blobs: Vec::new() };
     store.create(new).await.unwrap();
     let (writer, entry, awaited) = (Writer::outside(), entry(2).into(), Some(vec![event]));
-    store.append(Batch { run, writer, entry, summary: None, release: None, blobs: Vec::new(), awaited }).await.unwrap();
+    let (summary, release, blobs, listed) = (None, None, Vec::new(), None);
+    store.append(Batch { run, writer, entry, summary, release, blobs, awaited, listed }).await.unwrap();
 }
 
 fn open(folder: &tempfile::TempDir, store: Arc<MemoryStore>) -> Service {

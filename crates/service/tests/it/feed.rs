@@ -278,3 +278,18 @@ async fn a_crash_at_any_call_loses_and_doubles_nothing() {
         assert_eq!(told(&service).await.len() as u64, ended);
     }
 }
+
+#[tokio::test]
+async fn what_a_run_posts_to_the_list_of_notifications_is_there_once() {
+    let flow = "name: talks\nsteps:\n- id: tell\n  tool: send_message\n  with: { channel: notifications, title: Look, text: here }\n";
+    let setup = Setup::with(&[("flow.yaml", flow)]);
+    let (run, status) = setup.run("flow.yaml").await;
+    assert_eq!(status, RunStatus::Completed);
+    let service = &setup.service;
+    let listed = service.notifications(true, None, 10).await.unwrap();
+    let told: Vec<_> =
+        listed.iter().map(|at| (at.it.kind.as_str(), at.it.title.as_str(), at.it.text.as_str())).collect();
+    assert_eq!(told, [("run.message", "Look", "here")]);
+    assert_eq!(listed[0].it.run, run);
+    assert_eq!(service.as_user("another").notifications(false, None, 10).await.unwrap(), []);
+}

@@ -89,3 +89,52 @@ async fn a_large_input_of_a_fork_is_no_part_of_its_journal() {
     let (_, _, state) = setup.service.load(other).await.unwrap();
     assert!(matches!(state.opened.input, relais_engine::Stored::Blob(_)));
 }
+
+#[tokio::test]
+async fn a_fork_shows_and_books_only_what_it_used_itself() {
+    let setup = Setup::with(&[("chain.yaml", CHAIN), ONE_WORD]);
+    let run = failed(&setup).await;
+    write_wanted(&setup, run);
+    setup.service.resume(run, ResumeWith::default()).await.unwrap();
+    setup.end_of(run).await;
+    let fork = Fork { from: "last".into(), ..Fork::default() };
+    let other = setup.service.fork(run, fork).await.unwrap();
+    setup.end_of(other).await;
+    let trace = setup.service.trace(other).await.unwrap();
+    let used: Vec<(&str, u64)> = trace.steps.iter().map(|step| (step.path.as_str(), step.usage.model_calls)).collect();
+    assert_eq!(used, [("first", 0), ("file", 0), ("last", 1)], "each step once, and paid for once");
+    assert_eq!(trace.usage.model_calls, 1);
+}
+
+/// The chain without some of its steps, forked from a step.
+async fn fork_without(steps: &str, from: &str, expected: Result<&str, &str>) {
+    let shorter = format!(
+        "name: chain\ninput: {{ name?: string }}\nagents:\n  talker: {{ model: script/word.json, instructions: Say a word. }}\nsteps: [{steps}]\n"
+    );
+    let setup = Setup::with(&[("chain.yaml", CHAIN), ("shorter.yaml", &shorter), ONE_WORD]);
+    let run = failed(&setup).await;
+    write_wanted(&setup, run);
+    setup.service.resume(run, ResumeWith::default()).await.unwrap();
+    setup.end_of(run).await;
+    let definition = Some(setup.publish("shorter.yaml").await);
+    let fork = Fork { from: from.into(), definition, ..Fork::default() };
+    match (setup.service.fork(run, fork).await, expected) {
+        (Ok(fork), Ok(output)) => {
+            assert_eq!(setup.end_of(fork).await, RunStatus::Completed);
+            assert_eq!(setup.service.output(fork).await.unwrap(), output);
+        }
+        (Err(Error::Invalid(said)), Err(text)) => assert!(said.contains(text), "{said}"),
+        (other, _) => panic!("{steps} from {from}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_fork_may_lack_steps_that_would_not_be_kept() {
+    let (first, file) =
+        ("{ id: first, agent: talker, prompt: one }", "{ id: file, tool: read_file, with: { path: wanted.txt } }");
+    let last = "{ id: last, agent: talker, prompt: two }";
+    fork_without(&format!("{first}, {file}"), "file", Ok("here")).await;
+    fork_without(&format!("{first}, {last}"), "first", Ok("word")).await;
+    let kept = "the new definition has no step `file`, and what it gave would be kept";
+    fork_without(&format!("{first}, {last}"), "last", Err(kept)).await;
+}

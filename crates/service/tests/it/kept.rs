@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use relais_runtime::clock::SystemClock;
 use relais_runtime::settings::Settings;
 use relais_service::{
-    AgentChange, Config, Error, NewAgent, NewWorkflow, OnClash, Once, Service, Start, StepFields, WorkflowChange,
-    Written,
+    AgentChange, Config, Error, NewAgent, NewWorkflow, OnClash, Once, Removal, Service, Start, StepFields,
+    WorkflowChange, Written,
 };
 use relais_store::{Find, MemoryStore, Store};
 use serde_json::json;
@@ -44,6 +44,34 @@ async fn a_called_workflow_is_pinned_as_it_is_when_the_caller_is_saved() {
     };
     let error = service.update_workflow(&child, change, None).await.unwrap_err();
     assert!(error.to_string().contains("calls itself"), "{error}");
+}
+
+#[tokio::test]
+async fn an_unknown_agent_is_told_with_all_that_are_kept() {
+    let setup = Setup::with(&[]);
+    for name in ["painter", "writer"] {
+        let definition = json!({ "model": "sim/x", "instructions": "Work." });
+        let agent = NewAgent { name: name.into(), definition, ..NewAgent::default() };
+        setup.service.create_agent(agent).await.unwrap();
+    }
+    let check = async |agent: &str, help: &str| {
+        let text = format!("steps: [{{ id: a, agent: {agent} }}]");
+        let report = setup.service.check_definition(Written { text, ..Written::default() }).await.unwrap();
+        let found = report.findings.iter().find(|found| found.message.contains("no agent is called")).unwrap();
+        assert_eq!(found.help.as_deref(), Some(help));
+    };
+    check("somebody_else", "agents are: `painter`, `writer`").await;
+    check("writre", "did you mean `writer`?").await;
+    // Nobody is told of what others keep.
+    let report = setup
+        .service
+        .as_user("other")
+        .check_definition(Written { text: "steps: [{ id: a, agent: somebody_else }]".into(), ..Written::default() });
+    let findings = report.await.unwrap().findings;
+    assert!(
+        findings.iter().all(|found| !found.help.as_deref().unwrap_or_default().contains("painter")),
+        "{findings:?}"
+    );
 }
 
 // keeps B-30
@@ -86,7 +114,7 @@ async fn the_wishes_for_summaries_go_with_the_steps_of_a_workflow() {
         store.records(find).await.unwrap().len()
     };
     assert_eq!((left("step").await, left("summary_job").await), (1, 1));
-    service.delete_workflow(&workflow, false, None).await.unwrap();
+    service.delete_workflow(&workflow, Removal::default(), None).await.unwrap();
     assert_eq!((left("step").await, left("summary_job").await), (0, 0));
 }
 
@@ -126,8 +154,8 @@ async fn a_file_that_is_run_is_a_workflow_with_versions() {
     assert_eq!(service.output(again).await.unwrap(), "first");
     let saved = kept(service, "inner", CHILD).await;
     assert_eq!(service.find_workflow("inner").await.unwrap().it.id.to_string(), saved, "what was kept goes first");
-    service.delete_workflow(&saved, false, None).await.unwrap();
-    service.delete_workflow(&id, false, None).await.unwrap();
+    service.delete_workflow(&saved, Removal::default(), None).await.unwrap();
+    service.delete_workflow(&id, Removal::default(), None).await.unwrap();
     assert_eq!(target(3).await, id, "the versions before stay");
 }
 
@@ -145,7 +173,7 @@ async fn a_key_of_something_that_was_deleted_is_a_conflict_until_it_is_forgotten
     };
     let (gone, stays) = (make("gone").await.unwrap(), make("stays").await.unwrap());
     assert_eq!(make("stays").await, Ok(stays));
-    service.delete_workflow(&gone.to_string(), false, None).await.unwrap();
+    service.delete_workflow(&gone.to_string(), Removal::default(), None).await.unwrap();
     let refused = make("gone").await;
     assert!(matches!(&refused, Err(Error::Conflict(text)) if text.contains("deleted since")), "{refused:?}");
     clock.0.fetch_add(EIGHT_DAYS_MS, Ordering::SeqCst);

@@ -4,11 +4,14 @@
 
 mod answers;
 mod budgets;
+mod bulk;
+mod cancels;
 mod crashes;
 mod events;
 mod feed;
 mod going_back;
 mod kept;
+mod questions;
 mod serving;
 mod setup;
 mod starting;

@@ -46,6 +46,6 @@ pub(super) async fn found_by_type_and_user(Handles { here, there }: Handles) {
 pub(super) async fn gone_with_the_run(Handles { here, .. }: Handles) {
     let run = started(&*here, Completed).await;
     says(&*here, run, 2, &["order.paid"]).await;
-    here.prune(Prune { before: vec![(Completed, 9_000)], limit: 0 }).await.unwrap();
+    here.prune(Prune { before: vec![(Completed, 9_000)], ..Prune::default() }).await.unwrap();
     assert!(found(&*here, "ann", "order.paid").await.is_empty());
 }

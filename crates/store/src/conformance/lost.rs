@@ -33,7 +33,7 @@ pub(super) async fn answers(Handles { here, there }: Handles) {
     here.change(vec![Edit::Reported { run, seq: 3 }], 1).await.unwrap();
     there.append(end).await.unwrap();
     assert_eq!(here.ended(0).await.unwrap().len(), 0, "an end that was noted is not told again");
-    let prune = Prune { before: vec![(Completed, i64::MAX)], limit: 0 };
+    let prune = Prune { before: vec![(Completed, i64::MAX)], ..Prune::default() };
     assert_eq!(here.prune(prune.clone()).await, Ok(Pruned { runs: 1, blobs: 1 }));
     assert_eq!(there.prune(prune).await, Ok(Pruned::default()));
 }

@@ -137,6 +137,8 @@ pub(super) async fn rows_tell_what_was_written(Handles { here, there }: Handles)
             branch,
             trigger: Some("t1".into()),
             traceparent: Some("00-a-b-01".into()),
+            drift: Some("`look` is new".into()),
+            tags: [("team".to_owned(), "sales".to_owned())].into(),
         },
         parent: Some(super::run()),
         wake_at: Some(77),

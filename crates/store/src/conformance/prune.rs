@@ -6,7 +6,7 @@ use super::*;
 use crate::{Filter, Prune, Pruned};
 
 fn before(status: RunStatus, at: Millis) -> Prune {
-    Prune { before: vec![(status, at)], limit: 0 }
+    Prune { before: vec![(status, at)], ..Prune::default() }
 }
 
 async fn left(store: &dyn Store) -> Vec<RunId> {
@@ -37,6 +37,22 @@ pub(super) async fn old_roots_with_their_children(Handles { here, there }: Handl
     assert_eq!(here.create(keyed.clone()).await, Ok(keyed.summary.run), "its key is free again");
     assert_eq!(there.prune(before(Running, 9_000)).await, Ok(Pruned::default()), "unfinished runs stay");
     assert_eq!(there.prune(before(Failed, 9_000)).await, Ok(Pruned { runs: 1, blobs: 0 }));
+}
+
+pub(super) async fn named_roots_with_their_children(Handles { here, there }: Handles) {
+    let child_of = |parent, status| Summary { parent: Some(parent), ..summary(run(), status) };
+    let [named, stays, busy, open] = [
+        started(&*here, Completed).await,
+        started(&*here, Completed).await,
+        started(&*here, Failed).await,
+        started(&*here, Running).await,
+    ];
+    created(&*here, child_of(named, Failed)).await;
+    let unfinished = created(&*here, child_of(busy, Running)).await;
+    let prune = Prune { runs: vec![named, named, busy, open, run()], ..Prune::default() };
+    assert_eq!(there.prune(prune.clone()).await, Ok(Pruned { runs: 2, blobs: 0 }));
+    assert_eq!(left(&*here).await, [stays, busy, open, unfinished]);
+    assert_eq!(there.prune(prune).await, Ok(Pruned::default()));
 }
 
 pub(super) async fn blobs_shared_by_two_runs_stay(Handles { here, .. }: Handles) {

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Statement, ToSql, p
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::records::{self, Roll};
 use super::trouble::Trouble;
 use super::writer::{Size, Written};
 use crate::{Batch, Change, Error, NewRun, Owner, Writer};
@@ -76,19 +77,22 @@ pub(super) struct Addition {
     release: Option<Owner>,
     blobs: Vec<String>,
     awaited: Option<Vec<String>>,
+    listed: Option<Roll>,
 }
 
 impl Addition {
     pub(super) fn of(batch: Batch) -> Result<Addition, Error> {
         let line = Line::of(&batch.entry)?;
         let card = batch.summary.map(Card::of).transpose()?;
+        let listed = batch.listed.map(Roll::of).transpose()?;
         let Batch { run, writer, release, blobs, awaited, .. } = batch;
-        Ok(Addition { run, writer, line, card, release, blobs, awaited })
+        Ok(Addition { run, writer, line, card, release, blobs, awaited, listed })
     }
 
     pub(super) fn size(&self) -> Size {
         let has_rows = self.card.is_some() || self.release.is_some();
-        let only_the_entry = !has_rows && self.blobs.is_empty() && self.awaited.is_none();
+        let has_lists = self.awaited.is_some() || self.listed.is_some();
+        let only_the_entry = !has_rows && !has_lists && self.blobs.is_empty();
         if only_the_entry { Size::Statement } else { Size::Several }
     }
 }
@@ -159,6 +163,9 @@ pub(super) fn append(db: &Connection, addition: &Addition) -> Result<Written<()>
     if let Some(types) = &addition.awaited {
         await_events(db, *run, types)?;
     }
+    if let Some(roll) = &addition.listed {
+        records::call_the_roll(db, *run, roll, line.at)?;
+    }
     let seq = line.seq.cast_unsigned();
     Ok(Written { value: (), change: Some(Change { run: *run, seq }) })
 }
@@ -203,7 +210,20 @@ fn insert_run(db: &Connection, opening: &Opening) -> rusqlite::Result<()> {
     bind(&mut statement, &opening.card)?;
     statement.raw_bind_parameter(17, &opening.key)?;
     statement.raw_bind_parameter(18, owner)?;
-    statement.raw_execute().map(|_| ())
+    statement.raw_execute()?;
+    write_marks(db, &opening.card.summary)
+}
+
+/// What the run is found by besides the columns of its row.
+fn write_marks(db: &Connection, summary: &Summary) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO run_marks (user, mark, status, root, started_at, run) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+         ON CONFLICT DO NOTHING";
+    let (status, root) = (summary.status.word(), summary.parent.is_none());
+    for mark in summary.marks() {
+        let values = params![summary.user, mark, status, root, summary.started_at, id(&summary.run)];
+        db.prepare_cached(sql)?.execute(values)?;
+    }
+    Ok(())
 }
 
 fn update_run(db: &Connection, card: &Card) -> rusqlite::Result<()> {
@@ -215,7 +235,12 @@ fn update_run(db: &Connection, card: &Card) -> rusqlite::Result<()> {
     };
     let mut statement = db.prepare_cached(sql)?;
     bind(&mut statement, card)?;
-    statement.raw_execute().map(|_| ())
+    statement.raw_execute()?;
+    if same_run && same_status {
+        return Ok(());
+    }
+    db.prepare_cached("DELETE FROM run_marks WHERE run = ?1")?.execute([id(&card.summary.run)])?;
+    write_marks(db, &card.summary)
 }
 
 fn compared(db: &Connection, card: &Card) -> rusqlite::Result<Option<(bool, bool)>> {

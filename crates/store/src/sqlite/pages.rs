@@ -105,6 +105,9 @@ struct Index {
     by_status: bool,
 }
 
+/// Not an index of `runs` but a table of its own, which is walked in the same way.
+const MARKS: &str = "run_marks";
+
 /// Where a filter names both a thread and a workflow's id, a list that ends within so many runs is walked rather than one
 /// that does not. Beyond that, both are so long that what they have in common is likely to be met soon.
 const SHORT_LIST: i64 = 2_000;
@@ -140,6 +143,9 @@ fn usable(filter: &Filter) -> Vec<Index> {
     if filter.run.is_some() {
         return Vec::new();
     }
+    if filter.user.is_some() && !filter.marks.is_empty() && filter.parent.is_none() {
+        return vec![by_status(MARKS)];
+    }
     if filter.parent.is_some() {
         return vec![Index { name: "runs_parent", by_status: false }];
     }
@@ -159,7 +165,17 @@ fn query(
     roots: &[bool],
     limit: usize,
 ) -> Result<Query, Error> {
-    let mut query = Query::of("SELECT r.started_at, r.run FROM runs r", index);
+    let (mut query, marks) = match (index, filter.marks.as_slice()) {
+        (Some(Index { name: MARKS, .. }), [first, rest @ ..]) => {
+            (Query::of_marked(filter, first, statuses, roots), rest)
+        }
+        (index, marks) => (Query::of("SELECT r.started_at, r.run FROM runs r", index), marks),
+    };
+    let walked = if marks.len() < filter.marks.len() { "m" } else { "r" };
+    for mark in marks {
+        let has = "EXISTS (SELECT 1 FROM run_marks x INDEXED BY run_marks_run WHERE x.run = r.run AND x.mark = ?)";
+        query.text(has, Some(mark.as_str()));
+    }
     query.run("r.run = ?", filter.run);
     query.run("r.parent = ?", filter.parent);
     query.text("r.user = ?", filter.user.as_deref());
@@ -174,10 +190,10 @@ fn query(
     query.number("r.started_at < ?", filter.started_before);
     if let Some(cursor) = &filter.cursor {
         let (at, run) = page::position(cursor)?;
-        query.sql.push_str(" AND (r.started_at, r.run) < (?, ?)");
+        query.sql.push_str(&format!(" AND ({walked}.started_at, {walked}.run) < (?, ?)"));
         query.values.extend([Value::Integer(at), Value::Blob(id(&run).to_vec())]);
     }
-    query.sql.push_str(" ORDER BY r.started_at DESC, r.run DESC LIMIT ?");
+    query.sql.push_str(&format!(" ORDER BY {walked}.started_at DESC, {walked}.run DESC LIMIT ?"));
     // One more than the page tells whether there is another.
     query.values.push(Value::Integer(i64::try_from(limit + 1).unwrap_or(i64::MAX)));
     Ok(query)
@@ -187,6 +203,19 @@ impl Query {
     fn of(select: &str, index: Option<Index>) -> Query {
         let by = index.map_or_else(String::new, |index| format!(" INDEXED BY {}", index.name));
         Query { sql: format!("{select}{by} WHERE 1"), values: Vec::new() }
+    }
+
+    /// A walk along the runs that have a mark, each looked up for what else is asked of it.
+    fn of_marked(filter: &Filter, mark: &str, statuses: &[RunStatus], roots: &[bool]) -> Query {
+        let select = "SELECT m.started_at, m.run FROM run_marks m CROSS JOIN runs r ON r.run = m.run";
+        let mut query = Query::of(select, None);
+        query.text("m.user = ?", filter.user.as_deref());
+        query.text("m.mark = ?", Some(mark));
+        if let ([status], [root]) = (statuses, roots) {
+            query.text("m.status = ?", Some(status.word()));
+            query.number("m.root = ?", Some(i64::from(*root)));
+        }
+        query
     }
 
     fn and(&mut self, condition: &str, value: Option<Value>) {
@@ -318,6 +347,9 @@ mod tests {
             Filter { workflow_id: empty(), user: empty(), ..Filter::default() },
             Filter { parent: Some(RunId::nil()), started_before: Some(9), ..Filter::default() },
             Filter { run: Some(RunId::nil()), user: empty(), ..Filter::default() },
+            Filter { user: empty(), marks: vec!["a=b".into()], started_after: Some(1), ..Filter::default() },
+            Filter { user: empty(), marks: vec!["a=b".into(), "c=d".into()], thread: empty(), ..Filter::default() },
+            Filter { marks: vec!["a=b".into()], ..Filter::default() },
         ];
         for filter in filters().chain(other) {
             let indexes: Vec<_> = usable(&filter).into_iter().map(Some).collect();

@@ -26,15 +26,13 @@ pub(super) fn prune(db: &Connection, prune: &Prune, unused_since: Millis) -> Res
     let limit = page::pruned_runs(prune.limit);
     let mut pruned = Pruned::default();
     let mut hashes = BTreeSet::new();
-    for &(status, before) in &prune.before {
-        for root in roots(db, status, before, limit)? {
-            if usize::try_from(pruned.runs).unwrap_or(usize::MAX) >= limit {
-                break;
-            }
-            for run in finished_tree(db, root)? {
-                remove(db, run, &mut hashes)?;
-                pruned.runs += 1;
-            }
+    for root in all_roots(db, prune, limit)? {
+        if usize::try_from(pruned.runs).unwrap_or(usize::MAX) >= limit {
+            break;
+        }
+        for run in finished_tree(db, root)? {
+            remove(db, run, &mut hashes)?;
+            pruned.runs += 1;
         }
     }
     for hash in &hashes {
@@ -42,6 +40,16 @@ pub(super) fn prune(db: &Connection, prune: &Prune, unused_since: Millis) -> Res
     }
     pruned.blobs += remove_stale(db, unused_since)?;
     Ok(Written::quietly(pruned))
+}
+
+/// Each is looked at when its turn comes: what was named twice is gone by then.
+fn all_roots(db: &Connection, prune: &Prune, limit: usize) -> rusqlite::Result<Vec<RunId>> {
+    let mut found = Vec::new();
+    for &(status, before) in &prune.before {
+        found.extend(roots(db, status, before, limit)?);
+    }
+    found.extend(&prune.runs);
+    Ok(found)
 }
 
 fn roots(db: &Connection, status: RunStatus, before: Millis, limit: usize) -> rusqlite::Result<Vec<RunId>> {
@@ -75,6 +83,7 @@ fn remove(db: &Connection, run: RunId, hashes: &mut BTreeSet<String>) -> rusqlit
     for sql in [
         "DELETE FROM blob_uses WHERE run = ?1",
         "DELETE FROM awaited_events WHERE run = ?1",
+        "DELETE FROM run_marks WHERE run = ?1",
         "DELETE FROM entries WHERE run = ?1",
         "DELETE FROM runs WHERE run = ?1",
     ] {

@@ -9,7 +9,7 @@ use super::journal::{id, number, parsed, text};
 use super::trouble::Trouble;
 use super::writer::Written;
 use crate::page;
-use crate::{Edit, Error, Expect, Find, Record, RecordKey};
+use crate::{Edit, Error, Expect, Find, Listed, ListedRecord, Record, RecordKey};
 
 /// An edit as it is written; its JSON is made on the caller's thread.
 pub(super) enum Step {
@@ -30,6 +30,39 @@ impl Step {
             Edit::Reported { run, seq } => Step::Reported { run, seq: number(seq)? },
         })
     }
+}
+
+/// The records that belong to a run, as they are written.
+pub(super) struct Roll {
+    listed: Listed,
+    /// One for each record.
+    bodies: Vec<String>,
+}
+
+impl Roll {
+    pub(super) fn of(listed: Listed) -> Result<Roll, Error> {
+        let bodies = listed.records.iter().map(|record| text(&record.body)).collect::<Result<_, _>>()?;
+        Ok(Roll { listed, bodies })
+    }
+}
+
+/// Leaves exactly these records of the run.
+pub(super) fn call_the_roll(db: &Connection, run: RunId, roll: &Roll, at: Millis) -> rusqlite::Result<()> {
+    let (Roll { listed, bodies }, label) = (roll, run.to_string());
+    let sql = "SELECT owner, id FROM records INDEXED BY records_label WHERE kind = ?1 AND label = ?2";
+    let mut statement = db.prepare_cached(sql)?;
+    let there = statement.query_map([&listed.kind, &label], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let there: Vec<(String, String)> = there.collect::<Result<_, _>>()?;
+    for (owner, id) in there.iter().filter(|(_, id)| !listed.has(id)) {
+        let sql = "DELETE FROM records WHERE kind = ?1 AND owner = ?2 AND id = ?3";
+        db.prepare_cached(sql)?.execute([&listed.kind, owner, id])?;
+    }
+    let sql = format!("{INSERT} ON CONFLICT DO NOTHING");
+    for (record, body) in listed.records.iter().zip(bodies) {
+        let ListedRecord { owner, id, due_at, .. } = record;
+        db.prepare_cached(&sql)?.execute(params![listed.kind, owner, id, label, due_at, at, body])?;
+    }
+    Ok(())
 }
 
 const COLUMNS: &str = "SELECT kind, owner, id, label, due_at, revision, at, body FROM records";

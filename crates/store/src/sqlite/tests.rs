@@ -176,7 +176,7 @@ async fn goes_on_when_there_is_space_again() {
         }
     };
     assert_unusable(Err::<(), _>(full), "no space");
-    let prune = Prune { before: vec![(RunStatus::Completed, i64::MAX)], limit: 0 };
+    let prune = Prune { before: vec![(RunStatus::Completed, i64::MAX)], ..Prune::default() };
     assert_eq!(store.prune(prune).await, Ok(Pruned { runs: 1, blobs: 1 }));
     store.append(batch(run, seq)).await.unwrap();
     assert_eq!(numbers(&*store, run).await, (1..=seq).collect::<Vec<_>>());

@@ -41,6 +41,7 @@ pub(super) fn backup(db: &Connection, to: &Path) -> Result<(), Trouble> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(unwritable(error).into()),
         _ => {}
     }
+    crate::private::create_file(part).map_err(unwritable)?;
     copy(db, part, || {}).map_err(|error| Trouble::from(error).tell(part))?;
     std::fs::rename(part, to).map_err(|error| unwritable(error).into())
 }

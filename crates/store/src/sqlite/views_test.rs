@@ -86,6 +86,12 @@ async fn written(store: &SqliteStore, run: RunId) {
     }
 }
 
+/// As the surfaces put it together: when the run began (at 1 s), bits of the run, the position in its journal.
+fn output_id(run: RunId, position: u64) -> String {
+    let run = run.simple().to_string();
+    format!("00000000-03e8-8{}-8000-{position:012x}", &run[29..])
+}
+
 /// Rows as JSON objects, columns named as in the view; text that is JSON stays text.
 fn rows(db: &rusqlite::Connection, sql: &str) -> Vec<Value> {
     let mut statement = db.prepare(sql).unwrap();
@@ -148,7 +154,8 @@ async fn views_tell_what_the_journal_tells() {
         (
             "SELECT uuid, user_id, workflow_definition_uuid, status, trigger_output FROM workflow_instances",
             json!([{"uuid": run, "user_id": "ann", "workflow_definition_uuid": "report", "status": "failed",
-                "trigger_output": "{\"topic\":\"tea\"}"}]),
+                "trigger_output": json!({"uuid": output_id(run, 0), "raw_data": {"topic": "tea"},
+                    "summary": "{\"topic\":\"tea\"}", "markdown_representation": null}).to_string()}]),
         ),
         (
             "SELECT workflow_instance_uuid, step_definition_uuid, status, output, error_message, \
@@ -156,7 +163,9 @@ async fn views_tell_what_the_journal_tells() {
              FROM workflow_step_instances ORDER BY uuid",
             json!([
                 {"workflow_instance_uuid": run, "step_definition_uuid": "write", "status": "completed",
-                    "output": "{\"text\":\"Tea is good.\"}", "error_message": null, "messages": 5, "said": "tea", "output_id": null},
+                    "output": json!({"uuid": output_id(run, 5_000_001), "raw_data": {"text": "Tea is good."},
+                        "summary": "{\"text\":\"Tea is good.\"}", "markdown_representation": null}).to_string(),
+                    "error_message": null, "messages": 5, "said": "tea", "output_id": output_id(run, 5_000_001)},
                 {"workflow_instance_uuid": run, "step_definition_uuid": "fetch", "status": "failed", "output": null,
                     "error_message": "no answer in 5 s", "messages": 0, "said": null, "output_id": null},
                 {"workflow_instance_uuid": run, "step_definition_uuid": "send", "status": "skipped", "output": null,
@@ -183,8 +192,7 @@ async fn views_tell_what_records_tell() {
     let workflow = json!({"id": "w1", "name": "Report", "alias": "report", "description": "Weekly", "status": "paused",
         "format": "chain", "version": 3, "plan": "hash", "trigger_uuid": "t1", "steps": ["s1"],
         "template_id": "t", "template_version": "1", "created_at": 1000, "updated_at": 2000, "thread_id": "chat",
-        "manifest": {"hash": "h", "version": "2", "tools": ["web.search"]}, "definition": {"executors": [{"id": "a"}]},
-        "schedule_type": "recurring", "schedule_time": 5000, "cron_expression": "0 9 * * 1"});
+        "manifest": {"hash": "h", "version": "2", "tools": ["web.search"]}, "definition": {"executors": [{"id": "a"}], "cron_expression": "mondays at 9"}});
     let step = json!({"uuid": "s1", "type": "custom_llm", "name": "Write", "description": "It writes",
         "details": {"model": "sim/one"}, "created_at": 1000, "updated_at": 2000});
     let trigger = json!({"uuid": "t1", "workflow_uuid": "w1", "type": "schedule", "filter_rules": {"a": 1},
@@ -195,7 +203,45 @@ async fn views_tell_what_records_tell() {
         put("tally", "w1", "", None, json!({"total": 5, "successful": 3, "failed": 2})),
         put("step", "s1", "custom_llm", None, step),
         put("trigger", "t1", "w1", Some(9_000), trigger),
-        put("trigger", "t2", "w1", Some(8_000), json!({"uuid": "t2"})),
+        put(
+            "trigger",
+            "t2",
+            "w1",
+            Some(8_000),
+            json!({"uuid": "t2", "origin": "call", "said": "weekdays at 9",
+            "on": {"on": {"cron": "0 9 * * MON-FRI"}}}),
+        ),
+        put(
+            "trigger",
+            "t4",
+            "w1",
+            None,
+            json!({"uuid": "t4", "origin": "definition", "on": {"on": {"cron": "0 9 * * 1"}}}),
+        ),
+        put(
+            "trigger",
+            "t5",
+            "w2",
+            None,
+            json!({"uuid": "t5", "origin": "call", "off": "its schedule was cancelled",
+            "on": {"on": {"every": {"ms": 5}}}}),
+        ),
+        put("workflow", "w3", "", None, json!({"id": "w3", "name": "Once"})),
+        put(
+            "trigger",
+            "t6",
+            "w3",
+            None,
+            json!({"uuid": "t6", "origin": "call", "on": {"on": {"at": "9am"}}, "next_at": 5000}),
+        ),
+        put("workflow", "w4", "", None, json!({"id": "w4", "definition": {"cron_expression": "mondays at 9"}})),
+        put(
+            "trigger",
+            "t7",
+            "w4",
+            None,
+            json!({"uuid": "t7", "origin": "definition", "on": {"on": {"cron": "0 9 * * 1"}}}),
+        ),
         put("trigger", "t3", "w1", None, json!({"uuid": "t3"})),
     ];
     store.change(edits, 1).await.unwrap();
@@ -208,11 +254,19 @@ async fn views_tell_what_records_tell() {
              WHERE uuid = 'w1'",
             json!([{"workflow_id": "w1", "user_id": "ann", "thread_id": "chat", "name": "Report",
                 "description": "Weekly", "executors": "[{\"id\":\"a\"}]", "steps": "[\"s1\"]", "status": "paused",
-                "is_active": 0, "schedule_type": "recurring", "schedule_time": "1970-01-01T00:00:05.000Z",
-                "cron_expression": "0 9 * * 1", "next_run_time": "1970-01-01T00:00:08.000Z", "total_runs": 5,
+                "is_active": 0, "schedule_type": "recurring", "schedule_time": null,
+                "cron_expression": "weekdays at 9", "next_run_time": "1970-01-01T00:00:08.000Z", "total_runs": 5,
                 "successful_runs": 3, "failed_runs": 2, "tool_manifest_hash": "h",
                 "tool_manifest_json": "[\"web.search\"]", "tool_manifest_version": "2",
                 "created_at": "1970-01-01T00:00:01.000Z", "updated_at": "1970-01-01T00:00:02.000Z"}]),
+        ),
+        (
+            "SELECT id, schedule_type, schedule_time, cron_expression FROM workflows WHERE id <> 'w1' ORDER BY id",
+            json!([
+                {"id": "w2", "schedule_type": "immediate", "schedule_time": null, "cron_expression": null},
+                {"id": "w3", "schedule_type": "scheduled", "schedule_time": "1970-01-01T00:00:05.000Z", "cron_expression": null},
+                {"id": "w4", "schedule_type": "recurring", "schedule_time": null, "cron_expression": "mondays at 9"},
+            ]),
         ),
         (
             "SELECT id, name, thread_id, executors, status, is_active, total_runs, next_run_time, created_at FROM workflows \

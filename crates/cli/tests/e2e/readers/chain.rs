@@ -6,6 +6,7 @@ use relais_testkit::{Behaviour, ModelServer, Received, Said};
 use serde_json::{Value, json};
 
 use crate::home::Home;
+use crate::servers::Shop;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -103,6 +104,27 @@ fn outputs_reach_the_next_prompt() {
     let third = said(&received[2], "user");
     assert!(third.starts_with("Previous executor outputs:\n{\n  \"a\": {\n    \"prices\": ["), "{third}");
     assert!(third.ends_with("  \"b\": {\n    \"y\": 2\n  }\n}\n\nNow execute your task."), "{third}");
+}
+
+#[test]
+fn executors_share_variables_and_the_trace_shows_them() {
+    // keeps A-09, A-44
+    let server = ModelServer::start();
+    for text in [r#"{"prices": [{"p": 1}]}"#, r#"{"y": 2}"#, r#"{"z": 3}"#] {
+        server.push(Behaviour::say(text));
+    }
+    let mut first = executor("a", "First.", json!({"prices": [{"p": "int"}]}));
+    first["set"] = json!({"cheapest": "$output.prices[0]", "region": "EU"});
+    let second = executor("b", "Second.", json!({"y": "int"}));
+    let third = executor("c", "In $shared.region: {shared.cheapest.p}. Not $shared.", json!({"z": "int"}));
+    let home = chain(&server, &[first, second, third]);
+    home.relais(&["run", "chain.json"]).expect(0);
+    assert!(said(&server.received()[2], "system").starts_with("In EU: 1. Not $shared."));
+    let trace = home.expect_status("completed");
+    assert_eq!(step(&trace, "a")["vars"], json!({"cheapest": {"p": 1}, "region": "EU"}));
+    home.relais(&["show", "--last"]).expect(0).prints(&["set region = EU"]);
+    let unset = executor("d", "In $shared.regoin.", json!({"z": "int"}));
+    chain(&server, &[unset]).relais(&["run", "chain.json"]).expect(2).says(&["no step sets the variable `regoin`"]);
 }
 
 #[test]
@@ -214,7 +236,7 @@ fn loops_in_the_spec_are_kept_by_the_engine() {
 
 #[test]
 fn output_that_does_not_fit_is_corrected_within_bounds() {
-    // keeps A-04, A-17
+    // keeps A-04, A-17, A-29
     let server = ModelServer::start();
     server.push(Behaviour::say("no JSON"));
     server.push(Behaviour::say(r#"{"x": "one"}"#));
@@ -222,6 +244,11 @@ fn output_that_does_not_fit_is_corrected_within_bounds() {
     let home = chain(&server, &[executor("a", "A", json!({"x": "int"}))]);
     home.relais(&["run", "chain.json"]).expect(0);
     assert_eq!(server.received().len(), 3);
+    let shown = home.relais(&["show", "--last", "--format", "chain"]).expect(0).json();
+    assert_eq!(shown["executor_runs"][0]["retry_count"], 2, "{shown:#}");
+    let db = rusqlite::Connection::open(home.database()).unwrap();
+    let counted: u32 = db.query_row("SELECT retry_count FROM workflow_executor_runs", [], |row| row.get(0)).unwrap();
+    assert_eq!(counted, 2, "corrections count as retries");
     let never = ModelServer::start();
     never.always(Behaviour::say("no JSON"));
     let home = chain(&never, &[executor("a", "A", json!({"x": "int"}))]);
@@ -382,28 +409,49 @@ fn a_run_can_be_cancelled_and_keeps_what_it_has() {
     assert_eq!(trace["output"]["value"], json!({"x": 1}));
 }
 
+/// What is said where the shop's tool has grown.
+const DRIFT: &str = "the tools of `Chain` have changed since version 1 was made: `mcp:shop/look`: `n` takes something \
+                     else, `unit` is new and must be given";
+
 #[test]
-fn tools_that_have_changed_are_warned_about() {
+fn tools_that_have_changed_are_told_wherever_a_run_starts() {
     // keeps A-24
     let server = ModelServer::start();
     server.always(Behaviour::say(r#"{"x": 1}"#));
     let mut one = executor("a", "A", json!({"x": "int"}));
-    one["tools"] = json!(["read_file"]);
+    one["tools"] = json!(["mcp:shop/look"]);
     let home = chain(&server, &[one]);
+    let shop = Shop::new(&home);
+    home.file(
+        "relais.toml",
+        &format!("[mcp.shop]\ncommand = {}\n", shop.command().replacen("python3", "\"python3\"", 1)),
+    );
     home.relais(&["run", "chain.json"]).expect(0);
-    // As if the version had been made when the tools were others.
-    let db = rusqlite::Connection::open(home.database()).unwrap();
-    let update = "UPDATE documents SET body = replace(body, 'sha256:', 'sha256:0') WHERE kind = 'workflow'";
-    assert_eq!(db.execute(update, []).unwrap(), 1);
-    home.relais(&["run", "chain.json"]).expect(0).says(&["the tools of `Chain` have changed since version 1"]);
-    // The same chain in the native format, where a file can say that this is no warning.
-    let native = home.relais(&["convert", "chain.json"]).expect(0).stdout;
-    home.file("strict.yaml", &format!("on_tool_drift: fail\n{native}"));
-    home.relais(&["run", "strict.yaml"]).expect(0);
-    assert_eq!(db.execute(update, []).unwrap(), 2);
+    home.relais(&["workflows", "save", "chain.json", "--alias", "kept"]).expect(0);
+    shop.feel("grown");
+    // A file and a kept workflow, on the command line and in the trace.
+    for started in [&["run", "chain.json"], &["run", "kept"]] {
+        let told = home.relais(started).expect(0);
+        assert_eq!(told.stderr.matches(DRIFT).count(), 1, "{started:?}: {}", told.stderr);
+        assert_eq!(home.show()["drift"], DRIFT, "{started:?}");
+        assert!(home.relais(&["show", "--last"]).stdout.contains(DRIFT));
+    }
+    // A definition can say that this is no warning: nothing is paid for then.
+    let strict = home.relais(&["convert", "chain.json"]).expect(0).stdout;
+    shop.feel("answer");
+    home.file("strict.yaml", &format!("on_tool_drift: fail\n{strict}").replace("name: Chain", "name: Strict"));
+    home.relais(&["workflows", "save", "strict.yaml"]).expect(0);
+    shop.feel("grown");
     let asked = server.received().len();
-    home.relais(&["run", "strict.yaml"]).expect(2).says(&["the tools of `Chain` have changed since version 2"]);
-    assert_eq!(server.received().len(), asked, "nothing is paid for");
+    home.relais(&["run", "Strict"]).expect(2).says(&["`mcp:shop/look`: `n` takes something else", "accept-tools"]);
+    assert_eq!(server.received().len(), asked);
+    // Once they are accepted they are the known ones.
+    home.relais(&["workflows", "accept-tools", "kept"]).expect(0).says(&["version 2"]);
+    home.relais(&["workflows", "accept-tools", "kept"]).expect(0).says(&["nothing was changed"]);
+    let told = home.relais(&["run", "kept"]).expect(0);
+    assert!(!told.stderr.contains("have changed") && home.show().get("drift").is_none(), "{}", told.stderr);
+    home.relais(&["workflows", "accept-tools", "Strict"]).expect(0);
+    home.relais(&["run", "Strict"]).expect(0);
 }
 
 #[test]
@@ -417,7 +465,7 @@ fn a_tool_that_takes_too_long_shows_at_the_call_and_at_the_executor() {
     let mut second = executor("b", "B $previous_output", json!({"y": "int"}));
     second["tools"] = json!(["execute_python"]);
     let home = chain(&server, &[executor("a", "A", json!({"x": "int"})), second]);
-    home.file("relais.toml", "[tools.run_python]\nenabled = true\n");
+    home.settings("[tools.run_python]\nenabled = true\n");
     home.relais(&["run", "chain.json"]).expect(1);
     let trace = home.expect_status("partial_success");
     let failed = step(&trace, "b");

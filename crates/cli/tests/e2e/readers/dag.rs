@@ -233,16 +233,40 @@ fn result_marks_follow_their_rules() {
     };
     let good = "«result:artifact=r.json status=success»";
     check(good, None, json!({ "version": 2 }));
+    // Versions count from 0.
     check(
-        "Done. «result:artifact=r.json:1 status=success message=Processed 1000 records» Bye.",
+        "Done. «result:artifact=r.json:0 status=success message=Processed 1000 records» Bye.",
         None,
         json!({ "version": 1 }),
     );
+    check("«result:artifact=r.json:v1 status=success»", None, json!({ "version": 2 }));
+    check("«result:artifact=r.json:2 status=success»", Some(good), json!({ "version": 2 }));
     check("«result:artifact=r.json»", Some(good), json!({ "version": 2 }));
     check("«result:status=success»", Some(good), json!({ "version": 2 }));
     check("«result:status=failure»", Some(good), json!({ "version": 2 }));
     check(&format!("{good} {good}"), Some(good), json!({ "version": 2 }));
     check("I am done.", Some(good), json!({ "version": 2 }));
+}
+
+#[test]
+fn an_earlier_version_of_an_artifact_can_be_read() {
+    // keeps E-05
+    let save = |n: u32| turn("a", n, calls("save_artifact", json!({ "name": "r.json", "content": { "saved": n } })));
+    let load =
+        |n: u32, version: u32| turn("a", n, calls("load_artifact", json!({ "name": "r.json", "version": version })));
+    let list = turn("a", 4, calls("list_artifacts", json!({})));
+    let done = turn("a", 5, says("«result:artifact=r.json:v0 status=success»"));
+    let workflow = plain("workflow: { nodes: [{ id: a, agent_persona: P }] }");
+    let project = Project::new(&workflow, vec![vec![save(0), save(1), load(2, 0), load(3, 1), list, done]]);
+    assert_eq!(project.completes(json!({})), json!({ "saved": 0 }));
+    let step = project.step("a");
+    let called = step["calls"].as_array().unwrap();
+    let loaded: Vec<&Value> =
+        called.iter().filter(|call| call["name"] == "load_artifact").map(|call| &call["output"]).collect();
+    assert_eq!(loaded, [&json!({ "saved": 0 }), &json!({ "saved": 1 })], "{called:?}");
+    let listed = called.iter().find(|call| call["name"] == "list_artifacts").unwrap();
+    let newest = &listed["output"]["artifacts"].as_array().unwrap()[1];
+    assert_eq!((&newest["name"], &newest["version"]), (&json!("r.json"), &json!(1)), "{listed}");
 }
 
 #[test]
@@ -284,7 +308,7 @@ Received data:
 
 #[test]
 fn output_is_corrected_with_the_message_and_the_history() {
-    // keeps E-10, E-11
+    // keeps E-10, E-11, E-16, E-37
     let workflow = r#"
 personas:
   - agent_name: "ExtractInfoAgent"
@@ -305,6 +329,8 @@ workflow: { nodes: [{ id: extract_info, agent_persona: "ExtractInfoAgent" }] }
     assert!(correction["text"].as_str().unwrap().starts_with(EXPLAINED), "{correction}");
     // The first attempt is never asked for again.
     assert_eq!(heard.len(), 4);
+    let state = project.home.relais(&["show", "--last", "--format", "dag"]).expect(0).json();
+    assert_eq!(state["workflow_execution"]["node_states"][node]["retry_count"], 1, "{state:#}");
     // After three corrections the node fails, and what was wanted and what came is beside what is wrong.
     let stubborn = (0..9).map(|n| if n == 0 { save(0, json!({ "email": 12345 })) } else { mark(n) }).collect();
     let project = Project::new(workflow, vec![stubborn]);

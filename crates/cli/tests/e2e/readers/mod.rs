@@ -5,6 +5,7 @@ mod chain;
 mod dag;
 mod dag_settings;
 mod graph;
+mod large;
 mod pipeline;
 mod steps;
 mod traps;

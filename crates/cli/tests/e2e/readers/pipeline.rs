@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use relais_testkit::{Behaviour, ModelServer, Received};
+use relais_testkit::{Behaviour, Gate, ModelServer, Received};
 use serde_json::Value;
 
 use crate::home::Home;
@@ -108,6 +108,35 @@ fn every_agent_is_told_what_those_before_it_gave() {
     assert_eq!(told.stdout.trim(), "publisher says {{ x }}");
 }
 
+// keeps C-31
+#[test]
+fn what_was_said_is_handed_on_as_it_was_said_and_an_empty_arm_does_nothing() {
+    let file = |arms: &str| {
+        format!(
+            "{}  review: {{ model: openai/review, instruction: Review., {REVIEW} }}\nworkflow:\n\
+             \x20 - {{ type: agent, name: review }}\n\
+             \x20 - {{ type: condition, condition: \"{{{{ $steps.review.output.ok }}}}\", {arms} }}\n\
+             \x20 - {{ type: agent, name: last }}\n",
+            agents(&["other", "last"])
+        )
+    };
+    let other = "[{ type: agent, name: other }]";
+    for (arms, order) in [
+        (format!("true: [], false: {other}"), vec!["review", "last"]),
+        (format!("true: {other}, false: []"), vec!["review", "other", "last"]),
+        ("true: [], false: []".to_owned(), vec!["review", "last"]),
+    ] {
+        // Neither in our order of keys nor with our spaces.
+        let told = run(&file(&arms), 0, |agent, _| match agent {
+            "review" => Behaviour::say("{ \"why\":\"fine\",   \"ok\" : true }"),
+            _ => Behaviour::say("done"),
+        });
+        assert_eq!(told.order(), order, "{arms}");
+        let heard = told.heard("last", "user");
+        assert!(heard.contains("[review (agent: review)]:\n{ \"why\":\"fine\",   \"ok\" : true }\n"), "{heard}");
+    }
+}
+
 // keeps C-06, C-07, C-08
 #[test]
 fn a_rejected_translation_is_done_again() {
@@ -166,18 +195,17 @@ fn wrong_files_are_refused_with_the_near_name() {
 // keeps C-11, C-13, C-19
 #[test]
 fn parallel_agents_run_at_the_same_time_and_are_told_in_order() {
-    let asked = AtomicUsize::new(0);
+    let (asked, gate) = (AtomicUsize::new(0), Gate::default());
     let told = run(&own_models(PARALLEL), 0, move |agent, _| match agent {
-        // The first one that is asked answers last.
-        "generator" if asked.fetch_add(1, Ordering::SeqCst) == 0 => {
-            Behaviour::say("first asked").after(Duration::from_millis(300))
+        // The first one that is asked is answered only when the second was asked, too.
+        "generator" if asked.fetch_add(1, Ordering::SeqCst) == 0 => Behaviour::say("first asked").behind(&gate),
+        "generator" => {
+            gate.open();
+            Behaviour::say("second asked")
         }
-        "generator" => Behaviour::say("second asked"),
         _ => Behaviour::say("done"),
     });
-    let received = told.server.received();
-    assert!(received[1].at - received[0].at < Duration::from_millis(300), "they began together");
-    assert!(received[2].at - received[0].at >= Duration::from_millis(300), "the next waited for both");
+    assert_eq!(told.order()[..3], ["generator", "generator", "translator"], "the next waited for both");
     let trace = told.home.expect_status("completed").to_string();
     assert!(trace.contains("par_gen"), "{trace}");
     let told = told.heard("translator", "user");

@@ -6,6 +6,7 @@ use relais_testkit::{Behaviour, ModelServer, Received, Said};
 use serde_json::{Value, json};
 
 use crate::home::Home;
+use crate::servers::Shop;
 
 fn llm(uuid: &str, name: &str, prompt: &str) -> Value {
     json!({
@@ -173,6 +174,25 @@ fn conditions_stop_the_run() {
     assert!(stops("plain text", &[("a", "$", "contains", json!("text"))]));
 }
 
+// keeps B-43
+#[test]
+fn placeholders_work_in_the_conditions_of_a_checker() {
+    let status = |limit: &str, path: &str, operator: &str, target: Value| {
+        let server = saying(&[r#"{"score": 4, "label": "mail of Ada"}"#, limit]);
+        let check = checker("c", "Check", &[("a", path, operator, target)]);
+        let home = home(&server, &workflow(vec![llm("a", "A", "x"), llm("b", "B", "y"), check]));
+        home.relais(&["run", "flow.json", "score"]).expect(0);
+        home.show()["status"].as_str().unwrap().to_owned()
+    };
+    let limit = || json!("<<step_output.b>>");
+    assert_eq!(status("3", "$.score", "greater_than", limit()), "stopped");
+    assert_eq!(status("5", "$.score", "greater_than", limit()), "completed");
+    // Among other text it is its text; a path may be put together, too.
+    assert_eq!(status("Ada", "$.label", "equals", json!("mail of <<step_output.b>>")), "stopped");
+    assert_eq!(status("x", "$.<<trigger_output>>", "equals", json!(4)), "stopped");
+    assert_eq!(status("x", "$.score", "equals", json!("<<unknown>>")), "completed", "what is no placeholder is text");
+}
+
 // keeps B-07
 #[test]
 fn any_of_several_conditions_stops() {
@@ -321,4 +341,18 @@ fn the_example_runs() {
     let home = Home::new();
     home.relais(&["validate", &file]).expect(0);
     home.relais(&["run", &file, "A mail", "--simulate"]).expect(0);
+}
+
+#[test]
+fn the_tools_of_mcp_servers_are_listed() {
+    // keeps B-27
+    let home = Home::new();
+    let shop = Shop::new(&home);
+    let command = shop.command().replacen("python3", "\"python3\"", 1);
+    home.file("relais.toml", &format!("[mcp.shop]\ncommand = {command}\n"));
+    let listed = home.relais(&["tools", "--mcp", "shop", "--json"]).expect(0).stdout;
+    let tools: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    assert_eq!(names, ["mcp:shop/confide", "mcp:shop/look", "mcp:shop/pay", "mcp:shop/put"]);
+    assert_eq!(tools[1]["parameters"]["properties"]["n"]["type"], "integer", "{listed}");
 }

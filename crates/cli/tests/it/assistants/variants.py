@@ -169,6 +169,33 @@ async def a_cancelled_call_leaves_the_run(assistant):
     assert set(stopped["cancelled_runs"]) == {again["run_id"], left["id"]}, stopped
 
 
+async def a_call_answers_when_its_run_has_ended(assistant):
+    """keeps A-37, A-46"""
+    nap = {"name": "nap", "steps": [{"id": "rest", "wait": "1s"}, {"id": "done", "set": {"n": 1}}], "output": "rested"}
+    workflow = an_id(await assistant.do("create workflow", {"name": "Nap", "definition": nap}))
+    heard = []
+
+    async def on_progress(done, total, message):
+        heard.append(message)
+
+    run = await assistant.do("run workflow", {"workflow_id": workflow}, progress_callback=on_progress)
+    assert run["status"] == "completed" and run["final_output"] == "rested", run
+    assert any("rest: wait started" in message for message in heard), heard
+    at_once = await assistant.do("run workflow", {"workflow_id": workflow, "wait_seconds": 0})
+    assert at_once["status"] in ("pending", "running") and "get_run" in at_once["next"], at_once
+
+
+async def a_workflow_is_deleted_with_its_runs(assistant):
+    """keeps A-28"""
+    made = an_id(await assistant.do("create workflow", {"name": "Gone", "definition": {"name": "gone", "steps": [{"id": "a", "set": {"n": 1}}]}}))
+    run = await assistant.do("run workflow", {"workflow_id": made})
+    would = await assistant.do("delete workflow", {"workflow_id": made})
+    assert would["deleted"] is False and would["would_delete"]["runs"] == 1 and "confirm" in would["next"], would
+    assert (await assistant.do("get run", {"id": run["run_id"]}))["status"] == "completed"
+    assert (await assistant.do("delete workflow", {"workflow_id": made, "confirm": True}))["deleted"] is True
+    assert "no run" in await assistant.refused("get run", {"id": run["run_id"]})
+
+
 async def main():
     with anyio.fail_after(300):
         async with connect(sys.argv[1], sys.argv[2]) as client:
@@ -181,6 +208,8 @@ async def main():
             await what_descriptions_say_is_so(assistant)
             await tools_for_agents(assistant)
             await a_cancelled_call_leaves_the_run(assistant)
+            await a_call_answers_when_its_run_has_ended(assistant)
+            await a_workflow_is_deleted_with_its_runs(assistant)
 
 
 anyio.run(main)

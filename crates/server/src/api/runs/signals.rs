@@ -3,7 +3,6 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use relais_plan::time::parse_duration;
 use relais_service::{Checked, Fork, ResumeWith, Service};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,13 +13,10 @@ use uuid::Uuid;
 
 use super::RunRow;
 use crate::App;
+use crate::api::budget::Budget;
 use crate::body::{Json, Path};
 use crate::caller::Runs;
 use crate::problem::{Problem, Problems};
-
-/// More than this is a slip.
-const MAX_USD: f64 = 1e6;
-const MAX_COUNT: u64 = 1_000_000_000_000_000;
 
 pub fn routes() -> OpenApiRouter<App> {
     let flow = OpenApiRouter::new().routes(routes!(cancel)).routes(routes!(pause)).routes(routes!(resume));
@@ -58,51 +54,6 @@ async fn pause(Runs(service): Runs, Path(run): Path<Uuid>, Json(_nothing): Json<
     accepted(&service, run).await
 }
 
-/// What a run may use; what is not given is unlimited.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Budget {
-    #[schema(minimum = 0, maximum = 1000000)]
-    usd: Option<f64>,
-    #[schema(maximum = 1000000000000000i64)]
-    tokens: Option<u64>,
-    #[schema(maximum = 1000000000000000i64)]
-    model_calls: Option<u64>,
-    #[schema(maximum = 1000000000000000i64)]
-    tool_calls: Option<u64>,
-    /// `10m`, `2h`.
-    #[schema(example = "10m")]
-    time: Option<String>,
-}
-
-impl Budget {
-    fn checked(self) -> Result<relais_plan::Budget, Problem> {
-        let too_much = |usd: f64| Problem::invalid(format!("budget.usd: {usd} must be between 0 and {MAX_USD}"));
-        let nanos = |usd: f64| match (0.0..=MAX_USD).contains(&usd) {
-            true => Ok((usd * 1e9).round() as u64),
-            false => Err(too_much(usd)),
-        };
-        let unclear = |text: &str| Problem::invalid(format!("budget.time: `{text}` is no duration such as 10m"));
-        let ms = |text: String| parse_duration(&text).ok_or_else(|| unclear(&text));
-        Ok(relais_plan::Budget {
-            usd_nanos: self.usd.map(nanos).transpose()?,
-            tokens: count("tokens", self.tokens)?,
-            model_calls: count("model_calls", self.model_calls)?,
-            tool_calls: count("tool_calls", self.tool_calls)?,
-            time_ms: self.time.map(ms).transpose()?,
-        })
-    }
-}
-
-fn count(name: &str, count: Option<u64>) -> Result<Option<u64>, Problem> {
-    match count {
-        Some(count) if count > MAX_COUNT => {
-            Err(Problem::invalid(format!("budget.{name}: {count} is more than {MAX_COUNT}")))
-        }
-        other => Ok(other),
-    }
-}
-
 /// How a run goes on.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -120,7 +71,7 @@ struct Resumed {
 #[utoipa::path(post, path = "/runs/{id}/resume", operation_id = "resume_run", tag = "runs",
     params(("id" = Uuid, Path)), request_body = Option<Resumed>, responses((status = ACCEPTED, body = RunRow), Problems))]
 async fn resume(Runs(service): Runs, Path(run): Path<Uuid>, Json(how): Json<Resumed>) -> Result<Accepted, Problem> {
-    let budget = how.budget.map(Budget::checked).transpose()?.unwrap_or_default();
+    let budget = how.budget.map(Budget::checked).transpose().map_err(Problem::invalid)?.unwrap_or_default();
     service.resume(run, ResumeWith { budget, redo: how.redo, assume: how.assume }).await?;
     accepted(&service, run).await
 }

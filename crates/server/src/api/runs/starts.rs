@@ -1,5 +1,7 @@
 //! Runs of a definition that comes with the request.
 
+use std::collections::BTreeMap;
+
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use relais_service::{Begun, Format, Mode, ReadOptions, Start, Text};
@@ -39,6 +41,9 @@ struct StartText {
     input: Value,
     #[serde(default)]
     thread: String,
+    /// Words of your own that the run is found by, beside those of the definition.
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
     /// Made-up answers in place of every model and tool.
     #[serde(default)]
     simulate: bool,
@@ -85,7 +90,8 @@ async fn start(
 ) -> Result<Response, Problem> {
     let options = body.options()?;
     let mode = Mode { simulate: body.simulate, seed: body.seed, model: body.model, ..Mode::default() };
-    let start = Start { input: body.input, mode, thread: body.thread, key, traceparent, ..Start::default() };
+    let start =
+        Start { input: body.input, mode, thread: body.thread, tags: body.tags, key, traceparent, ..Start::default() };
     let text = Text { name: body.name, text: body.definition, options };
     let Begun { run, findings, warnings } = service.start_text(text, start).await?;
     let started = Started { id: run, findings: findings.into_iter().map(Finding::from).collect(), warnings };

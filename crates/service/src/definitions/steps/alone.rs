@@ -18,7 +18,8 @@ impl Service {
         let At { it: step, .. } = self.kept::<StepRecord>(&id.to_string()).await?;
         let source = text::of_step(&step);
         let loaded = relais_dialects::read_alone(&source);
-        let definition = self.core.definitions.check_loaded(source, loaded, None);
+        let definitions = &self.core.definitions;
+        let definition = definitions.check_loaded(source, loaded, &definitions.files(), None);
         text::refuse(&definition.source, &definition.problems, &[&step], "the step cannot run")?;
         let Some(plan) = definition.plan else {
             return Err(Error::Unusable(format!("the step `{}` became no plan", step.name)));
@@ -36,6 +37,6 @@ impl Service {
         self.keep_plan(&plan).await?;
         let (manifest, target) = (String::new(), Target::default());
         let (hash, plan) = (plan.hash(), Arc::new(plan));
-        Ok(Checked { plan, hash, format, children: Vec::new(), version: 0, manifest, target, warnings: Vec::new() })
+        Ok(Checked { plan, hash, format, children: Vec::new(), version: 0, manifest, target })
     }
 }

@@ -177,11 +177,37 @@ impl Service {
             return Err(Error::Conflict(format!("{text} and has no step objects; change its definition instead")));
         }
         let definition = self.definition_of(workflow).await?.unwrap_or_default();
+        self.take_apart(editing, &definition).await
+    }
+
+    /// A workflow that comes as text of this format is made of objects from the first moment: what is to be written of
+    /// them, and the text that they make. None: it cannot be taken apart, and stays the text that it is.
+    pub(crate) async fn objects_of(
+        &self,
+        workflow: &mut Workflow,
+        text: &str,
+    ) -> Result<Option<(Vec<Edit>, String)>, Error> {
+        let (steps, revisions, edits) = (Vec::new(), HashMap::new(), Vec::new());
+        let mut editing = Editing { workflow: workflow.clone(), revision: 0, steps, revisions, edits };
+        match self.take_apart(&mut editing, text).await {
+            Ok(()) => {}
+            Err(Error::Conflict(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let listed: Vec<&StepRecord> = editing.steps.iter().collect();
+        let text = text::of_workflow(&editing.workflow, &listed);
+        *workflow = editing.workflow;
+        workflow.steps = editing.steps.iter().map(|step| step.uuid).collect();
+        Ok(Some((editing.edits, text)))
+    }
+
+    async fn take_apart(&self, editing: &mut Editing, definition: &str) -> Result<(), Error> {
+        let workflow = &editing.workflow;
         let unread = |e: &dyn std::fmt::Display| {
             let text = format!("the definition of `{}` cannot be taken apart into steps", workflow.name);
             Error::Conflict(format!("{text}: {e}; give it as JSON in which each step has a `uuid`"))
         };
-        let tree: Value = serde_json::from_str(&definition).map_err(|e| unread(&e))?;
+        let tree: Value = serde_json::from_str(definition).map_err(|e| unread(&e))?;
         let written = tree["steps"].as_array().map_or(&[][..], Vec::as_slice);
         if written.len() > MAX_STEPS {
             return Err(unread(&format!("it has more than {MAX_STEPS} steps")));

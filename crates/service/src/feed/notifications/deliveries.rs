@@ -63,7 +63,13 @@ impl Kept for Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(id: Uuid, notification: Uuid, recipient: Recipient, message: Message, now: Millis) -> Delivery {
+    pub(in crate::feed) fn new(
+        id: Uuid,
+        notification: Uuid,
+        recipient: Recipient,
+        message: Message,
+        now: Millis,
+    ) -> Delivery {
         let (last_error, delivered_at) = (None, None);
         let (created_at, next_at) = (now, Some(now));
         Delivery { id, notification, recipient, message, created_at, attempts: 0, last_error, delivered_at, next_at }

@@ -167,7 +167,8 @@ fn large_data_is_left_out_of_a_message() {
 }
 
 fn command(script: &str) -> Channel {
-    Channel::Command { argv: ["/bin/sh", "-c", script, "sh", "${token}"].map(str::to_owned).to_vec() }
+    let env = [("TOKEN".to_owned(), "${token}".to_owned())].into();
+    Channel::Command { argv: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(), env }
 }
 
 #[tokio::test]
@@ -180,13 +181,17 @@ async fn a_command_gets_the_message_on_stdin() {
     assert_eq!((&got["type"], &got["id"]), (&json!("run.failed"), &json!("0197-run-1")));
     // It need not read what it is given.
     check(&senders, &command("exit 0"), None).await;
-    check(&senders, &command("echo no route for $1 >&2; exit 7"), Some(("ended with 7: no route for [secret]", true)))
-        .await;
+    check(
+        &senders,
+        &command("echo no route for $TOKEN >&2; exit 7"),
+        Some(("ended with 7: no route for [secret]", true)),
+    )
+    .await;
     check(&senders, &command("nowhere-to-be-found"), Some(("ended with 127", false))).await;
     check(&senders, &command("yes"), Some(("wrote more than 65536 bytes", false))).await;
-    let absent = Channel::Command { argv: vec!["/nowhere/at/all".into()] };
+    let absent = Channel::Command { argv: vec!["/nowhere/at/all".into()], env: BTreeMap::new() };
     check(&senders, &absent, Some(("cannot be started", false))).await;
-    check(&senders, &Channel::Command { argv: Vec::new() }, Some(("is empty", false))).await;
+    check(&senders, &Channel::Command { argv: Vec::new(), env: BTreeMap::new() }, Some(("is empty", false))).await;
     senders.command_time = SHORT;
     check(&senders, &command("tail -f /dev/null & exec tail -f /dev/null"), Some(("ran longer", true))).await;
 }
@@ -276,7 +281,10 @@ fn a_file_names_who_is_told_or_the_defaults_are() {
     let by_file = Notify { webhook: Some("https://y".into()), email: vec!["a@b.c".into()], ..Notify::default() };
     check(by_file, &[Recipient::Webhook("https://y".into()), Recipient::Mail(vec!["a@b.c".into()])]);
     let senders = Senders::new(&settings, Arc::new(At(0))).unwrap();
-    assert_eq!(senders.channel(&channel("pager")), Ok(Channel::Command { argv: vec!["page".into()] }));
+    assert_eq!(
+        senders.channel(&channel("pager")),
+        Ok(Channel::Command { argv: vec!["page".into()], env: BTreeMap::new() })
+    );
     let failed = senders.channel(&channel("pagr")).unwrap_err();
     assert!(failed.message.contains("there are: all, ops, pager") && !failed.again, "{failed}");
     let all = Channel::Webhook { url: "http://10.0.0.1/".into(), secret: Some("${S}".into()), trusted: true };

@@ -3,11 +3,11 @@
 //! An executor is a step that calls an agent, a tool or a workflow; one that is repeated is a single executor with all
 //! that its passes did.
 
-use relais_engine::{StepStatus, Stored, Usage, agent_of};
+use relais_engine::{RunStatus, StepStatus, Stored, Usage, agent_of};
 use relais_plan::{LargeValues, Node, NodeId, Op, Plan, Task};
 use serde_json::{Value, json};
 
-use super::{Seen, Shown, call_of, instant, ms, run_word};
+use super::{Seen, Shown, call_of, instant, ms, run_word, said_to};
 use crate::runs::trace::{CallTrace, Tree};
 
 pub(super) fn view(shown: &Shown<'_>) -> Value {
@@ -32,8 +32,8 @@ pub(super) fn view(shown: &Shown<'_>) -> Value {
         "executor_results": executors.iter().filter_map(Executor::result).collect::<Vec<Value>>(),
         "executor_runs": runs,
         "final_output": match &shown.output {
-            // What the last one that succeeded gave is kept, whatever came after it.
-            Value::Null => done.next_back().map(|executor| executor.first.output.clone()).unwrap_or_default(),
+            // What the last one that succeeded gave is kept, whatever came after it; a run that completed says itself.
+            Value::Null if trace.status != RunStatus::Completed.word() => done.next_back().map(|executor| executor.first.output.clone()).unwrap_or_default(),
             output => output.clone(),
         },
         "error_message": shown.error_message(),
@@ -45,6 +45,8 @@ struct Executor<'a, 'o> {
     first: Seen<'a, 'o>,
     calls: Vec<&'a CallTrace>,
     usage: Usage,
+    /// Further tries and corrections, of itself and inside it.
+    retries: u32,
 }
 
 impl<'a, 'o> Executor<'a, 'o> {
@@ -54,7 +56,8 @@ impl<'a, 'o> Executor<'a, 'o> {
         let mut executors = Vec::new();
         for index in 0..seen.len() {
             let Some(step) = seen[index].take_if(|seen| is_executor(shown.plan, seen.step.place.1)) else { continue };
-            let mut executor = Executor { calls: step.calls().collect(), usage: step.step.usage, first: step };
+            let (usage, retries) = (step.step.usage, step.step.retry_count());
+            let mut executor = Executor { calls: step.calls().collect(), usage, retries, first: step };
             let mut todo = tree.inside[index].clone();
             while let Some(inner) = todo.pop() {
                 todo.extend(&tree.inside[inner]);
@@ -70,6 +73,7 @@ impl<'a, 'o> Executor<'a, 'o> {
         if let Some(seen) = inner {
             self.calls.extend(seen.calls());
             self.usage.add(&seen.step.usage);
+            self.retries += seen.step.retry_count();
         }
     }
 
@@ -82,7 +86,6 @@ impl<'a, 'o> Executor<'a, 'o> {
             "started_at": instant(step.started_at),
             "completed_at": step.ended_at.map(instant),
             "duration_ms": ms(step.started_at, step.ended_at),
-            "input": self.first.input(),
             "model": self.model(),
             "tools_used": self.tools(),
             "tokens": {
@@ -90,10 +93,13 @@ impl<'a, 'o> Executor<'a, 'o> {
                 "completion": self.usage.completion,
                 "total": self.usage.prompt + self.usage.completion,
             },
-            "tool_calls": self.calls.iter().filter(|call| call.what == "tool").map(|call| tool_call(call)).collect::<Vec<Value>>(),
+            "tool_calls": self.calls.iter().filter(|call| call.what == "tool").map(|call| tool_call(shown, call)).collect::<Vec<Value>>(),
             "error_message": step.error.as_ref().map(|error| &error.message),
-            "retry_count": step.attempts.saturating_sub(1),
+            "retry_count": self.retries,
         });
+        if let Some(first) = self.calls.first() {
+            give(&mut told, shown, first, received(first));
+        }
         match &step.output {
             Some(Stored::Blob(blob)) => {
                 told["structured_output_ref"] = reference(shown, &step.key, &blob.hash);
@@ -148,17 +154,38 @@ fn never_ran(node: &Node) -> Value {
     })
 }
 
-fn tool_call(call: &CallTrace) -> Value {
-    json!({
+/// What an executor was given: its task and what those before it gave, as they stood in what its model was told first.
+fn received(call: &CallTrace) -> Value {
+    if call.what != "model" {
+        return call.input.clone();
+    }
+    json!({ "system_prompt": said_to(call, "system"), "prompt": said_to(call, "user") })
+}
+
+/// A large input is not repeated: where it lies is told, and how it begins.
+fn give(told: &mut Value, shown: &Shown<'_>, call: &CallTrace, input: Value) {
+    match Stored::new(input, shown.plan.limits.inline_bytes).0 {
+        Stored::Value(input) => told["input"] = input,
+        Stored::Blob(blob) => {
+            let row = format!("{}/{}", shown.trace.run, call.position);
+            told["input_ref"] = json!({ "type": "db", "table": "journal_events", "row_id": row });
+            told["input_summary"] = json!(blob.summary);
+        }
+    }
+}
+
+fn tool_call(shown: &Shown<'_>, call: &CallTrace) -> Value {
+    let mut told = json!({
         "tool": call.name,
-        "input": call.input,
         "output": call.output,
         "status": if call.status == "cancelled" { "failed" } else { &*call.status },
         "error_message": call.error.as_ref().map(|error| &error.message),
         "duration_ms": call.answered_at.map(|_| call.ms),
         "started_at": instant(call.asked_at),
         "completed_at": call.answered_at.map(instant),
-    })
+    });
+    give(&mut told, shown, call, call.input.clone());
+    told
 }
 
 /// Where a value lies that is too large to stand in the journal.
@@ -206,7 +233,7 @@ fn word(status: StepStatus) -> &'static str {
 mod tests {
     use super::super::fixture::*;
     use super::*;
-    use relais_engine::{Blob, ErrorKind, Failure, RunStatus};
+    use relais_engine::{Blob, ErrorKind, Failure};
 
     const FLOW: &str = "name: flow\nalias: daily_price_monitor\nagents: { a: { model: sim/x, instructions: hi } }\n\
                         steps: [{ id: fetch, agent: a }, { id: compare, agent: a }, { id: tell, agent: a }]\n";
@@ -284,13 +311,23 @@ mod tests {
         ] {
             let plan = plan(&format!("{setting}{FLOW}"));
             let mut fetch = step(&plan, "fetch", StepStatus::Completed, json!(1));
-            fetch.output = Some(Stored::Blob(Blob { hash: "h".into(), bytes: 9, summary: "first words".into() }));
+            fetch.output =
+                Some(Stored::Blob(Blob { hash: "h".into(), bytes: 9, summary: "first words".into(), told: None }));
             let trace = trace(RunStatus::Completed, vec![fetch]);
             let view = view(&shown(&plan, &trace));
             let executor = &view["executor_runs"][0];
             assert_eq!(executor["structured_output_ref"], expected);
             assert_eq!(executor["structured_output_summary"], "first words");
             assert!(executor.get("structured_output").is_none());
+        }
+    }
+
+    #[test]
+    fn a_completed_run_has_its_own_output_and_no_other() {
+        let plan = plan(FLOW);
+        for (status, expected) in [(RunStatus::Completed, json!(null)), (RunStatus::PartialSuccess, json!(1))] {
+            let trace = trace(status, vec![step(&plan, "fetch", StepStatus::Completed, json!(1))]);
+            assert_eq!(view(&shown(&plan, &trace))["final_output"], expected);
         }
     }
 

@@ -57,7 +57,7 @@ fn visited(seen: &Seen<'_, '_>, count: u64) -> Value {
         "output": seen.output,
         "error": step.error.as_ref().map(Failure::in_full),
         "error_kind": step.error.as_ref().map(|error| error.kind),
-        "retry_count": step.attempts.saturating_sub(1),
+        "retry_count": step.retry_count(),
     });
     if count > 1 {
         state["executions"] = json!(count);

@@ -159,7 +159,7 @@ fn message(said: &Value) -> Value {
 
 fn status(word: &str) -> &str {
     let any = |statuses: &[RunStatus]| statuses.iter().any(|status| status.word() == word);
-    if any(&[RunStatus::Pending, RunStatus::Waiting]) {
+    if any(&[RunStatus::Pending, RunStatus::Waiting, RunStatus::Interrupted]) {
         return RunStatus::Running.word();
     }
     if any(&[RunStatus::Cancelled, RunStatus::PartialSuccess]) { RunStatus::Failed.word() } else { word }
@@ -175,6 +175,7 @@ fn reason(word: &str) -> Option<String> {
 mod tests {
     use super::super::fixture::*;
     use super::*;
+    use crate::runs::trace::StepTrace;
 
     const FLOW: &str = "name: flow\nagents: { a: { model: sim/x, instructions: hi }, \
                         b: { model: sim/x, instructions: hi, tools: [search_web] } }\nsteps:\n\
@@ -216,8 +217,8 @@ mod tests {
     #[test]
     fn ids_of_outputs_are_derived_and_differ() {
         let plan = plan(FLOW);
-        let write = || step(&plan, "write", StepStatus::Completed, json!("x"));
-        let trace = trace(RunStatus::Completed, vec![write(), write()]);
+        let write = |left_at| StepTrace { left_at, ..step(&plan, "write", StepStatus::Completed, json!("x")) };
+        let trace = trace(RunStatus::Completed, vec![write(3_000_001), write(5_000_000)]);
         let ids = |view: &Value| -> Vec<Value> {
             view["step_instances"].as_array().unwrap().iter().map(|i| i["output"]["uuid"].clone()).take(2).collect()
         };

@@ -30,7 +30,9 @@ impl Moved {
             match self.start_one(&owed).await {
                 Ok(run) => {
                     self.at.it.last_run = Some(run);
-                    self.decide(now, owed.tick, owed.reason, Some(run));
+                    let drift = self.service.row(run).await?.summary.target.drift;
+                    let reason = drift.map_or(owed.reason.clone(), |drift| format!("{}; {drift}", owed.reason));
+                    self.decide(now, owed.tick, reason, Some(run));
                 }
                 Err(error) if is_passing(&error) && owed.tries < MAX_TRIES => {
                     owed.tries += 1;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use relais_engine::{Entry, Event, FORMAT, Millis, RunId, RunStatus, Signal, Summary};
-use relais_plan::time::parse_instant;
-use relais_plan::{CatchUp, Overlap, Trigger, TriggerOn, schedule};
+use relais_plan::time::{format_instant, parse_instant};
+use relais_plan::{BatchOf, CatchUp, Overlap, Pace, Throttle, Trigger, TriggerOn, schedule};
 use relais_runtime::clock::Clock;
 use relais_runtime::settings::Settings;
 use relais_store::{Batch, Expect, Fault, Filter, MemoryStore, Options, SqliteStore, Store};
@@ -670,6 +670,33 @@ async fn each_branch_goes_by_its_own_mode_whatever_becomes_of_the_others() {
     assert_eq!(by_branch(&world).await, counts(2, 2));
 }
 
+/// The times at which a schedule in words fires in the first days of a year.
+async fn fires_at(set: SetSchedule, expected: &[&str]) {
+    let world = World::new().await;
+    let said = format!("{set:?}");
+    let id = world.service.schedule("tick", set).await.unwrap().trigger.uuid;
+    for _ in 0..2 * 24 * 5 {
+        world.clock.add(30 * MINUTE);
+        world.service.fire_due().await.unwrap();
+        world.end_runs(RunStatus::Completed).await;
+    }
+    let fired = world.fired().await.remove(&id).unwrap_or_default();
+    let times: Vec<String> = fired.into_iter().map(|at| format_instant(at)[..16].to_owned()).collect();
+    assert_eq!(times, expected, "{said}");
+}
+
+// keeps A-21
+#[tokio::test]
+async fn schedules_in_words_fire_at_their_times() {
+    let cron = |text: &str| SetSchedule { cron: Some(text.into()), ..SetSchedule::default() };
+    let nine = ["2026-01-01T09:00", "2026-01-02T09:00", "2026-01-03T09:00", "2026-01-04T09:00", "2026-01-05T09:00"];
+    fires_at(cron("daily at 9am"), &nine).await;
+    // The third and the fourth are a weekend.
+    fires_at(cron("0 9 * * MON-FRI"), &[nine[0], nine[1], nine[4]]).await;
+    fires_at(cron("every weekday at 9am"), &[nine[0], nine[1], nine[4]]).await;
+    fires_at(SetSchedule { at: Some("tomorrow 9am".into()), ..SetSchedule::default() }, &[nine[1]]).await;
+}
+
 // keeps A-32
 #[tokio::test]
 async fn a_paused_schedule_starts_nothing_until_it_is_resumed() {
@@ -702,7 +729,7 @@ async fn a_paused_schedule_starts_nothing_until_it_is_resumed() {
 #[tokio::test]
 async fn ticks_that_wait_when_a_schedule_is_paused_are_told() {
     let world = World::new().await;
-    let queue = SetSchedule { every: Some("1m".into()), overlap: Overlap::Queue, ..SetSchedule::default() };
+    let queue = SetSchedule { every: Some("1m".into()), overlap: Some(Overlap::Queue), ..SetSchedule::default() };
     let id = world.service.schedule("tick", queue).await.unwrap().trigger.uuid;
     for _ in 0..3 {
         world.clock.add(MINUTE);
@@ -1057,4 +1084,107 @@ async fn a_tool_replaces_only_what_it_set() {
     // A call that replaces means the tool's, too.
     world.service.schedule("tick", SetSchedule { by_tool: false, ..every("6h", true) }).await.unwrap();
     assert_eq!(words(&world.service).await, expected(&["6h"]));
+}
+
+/// Backfills the first days of the year at noon of the sixth, twice; how many runs there are when each was ended, and
+/// how many were at once at most.
+async fn check_backfill(overlap: Overlap, days: (&str, &str), expected: Result<(usize, usize), &str>) {
+    let world = World::new().await;
+    let id = world.add(cron("0 9 * * *"), |trigger| trigger.overlap = overlap).await;
+    let workflow = world.workflow.id.to_string();
+    world.clock.add(5 * DAY + DAY / 2);
+    let [from, to] = [days.0, days.1].map(|day| crate::backfill_time("from", day).unwrap());
+    let wanted = crate::Backfill { workflow, schedule: None, from, to };
+    let told = match world.service.backfill(&wanted).await {
+        Ok(done) => done.times.len(),
+        Err(error) => {
+            assert!(expected.is_err_and(|part| error.to_string().contains(part)), "{error}");
+            return;
+        }
+    };
+    let mut most = 0;
+    for _ in 0..20 {
+        // Killed anywhere, the next one goes on.
+        world.another().fire_due().await.unwrap();
+        let going = Filter { status: vec![RunStatus::Pending, RunStatus::Running], ..Filter::default() };
+        most = most.max(world.store.list(going).await.unwrap().rows.len());
+        world.end_runs(RunStatus::Completed).await;
+        if most > 0 {
+            // Twice is once.
+            world.service.backfill(&wanted).await.unwrap();
+        }
+        world.clock.add(1_000);
+    }
+    let fired = world.fired().await.remove(&id).unwrap_or_default();
+    let wanted: Vec<Millis> = fired.iter().copied().filter(|tick| (from..=to).contains(tick)).collect();
+    assert_eq!(Ok((wanted.len(), most)), expected, "{overlap:?} {days:?}");
+    assert_eq!(wanted.len(), told);
+    let once: BTreeSet<Millis> = wanted.iter().copied().collect();
+    assert_eq!(once.len(), wanted.len(), "a time was run twice");
+}
+
+#[tokio::test]
+async fn the_runs_of_a_past_range_are_started_once_each() {
+    check_backfill(Overlap::Allow, ("2026-01-01", "2026-01-04"), Ok((3, 4))).await;
+    check_backfill(Overlap::Skip, ("2026-01-01", "2026-01-04"), Ok((3, 1))).await;
+    check_backfill(Overlap::Queue, ("2026-01-02", "2026-01-03T09:00:00Z"), Ok((2, 1))).await;
+    check_backfill(Overlap::Skip, ("2026-01-03", "2026-01-02"), Err("from one time to a later one")).await;
+    check_backfill(Overlap::Skip, ("2026-01-03", "2026-02-02"), Err("that has passed")).await;
+    check_backfill(Overlap::Skip, ("2026-01-03T10:00:00Z", "2026-01-03T11:00:00Z"), Err("has no time")).await;
+    check_backfill(Overlap::Skip, ("2020-01-01", "2026-01-03"), Err("more than 500 times")).await;
+}
+
+/// Sends `a`, `b`, … at these seconds, each time and each second to a process that begins anew; then what the runs were
+/// given, with the second at which each was started, and why others were not.
+async fn check_pace(pace: Pace, sent_at_s: &[Millis], runs: &[(Millis, Value)], reasons: &[&str]) {
+    let world = World::new().await;
+    let event = TriggerOn::Event("order.paid".into());
+    let id = world.add(event, |trigger| (trigger.overlap, trigger.pace) = (Overlap::Allow, pace.clone())).await;
+    let (start, mut found, mut known) = (world.clock.now(), Vec::new(), BTreeSet::new());
+    for second in 0..200 {
+        world.clock.set(start + second * 1_000);
+        for (number, _) in sent_at_s.iter().enumerate().filter(|(_, at)| **at == second) {
+            let name = char::from(b'a' + u8::try_from(number).unwrap()).to_string();
+            assert!(send(&world, id, &name).await.run.is_none() || pace.throttle.is_some());
+            // The same once more is the same.
+            send(&world, id, &name).await;
+        }
+        world.another().fire_due().await.unwrap();
+        for row in world.store.list(Filter { limit: 100, ..Filter::default() }).await.unwrap().rows {
+            if known.insert(row.summary.run) {
+                let entries = world.store.load(row.summary.run, 0).await.unwrap();
+                let Event::Opened(opened) = &entries[0].events[0] else { panic!("{entries:?}") };
+                found.push((second, opened.trigger["data"].clone()));
+            }
+        }
+        world.end_runs(RunStatus::Completed).await;
+    }
+    assert_eq!(found, runs, "{pace:?} {sent_at_s:?}");
+    let mut told: Vec<String> =
+        world.service.decisions(id).await.unwrap().into_iter().filter(|it| !it.starts).map(|it| it.reason).collect();
+    told.dedup();
+    assert_eq!(told.len(), reasons.len(), "{told:?}");
+    assert!(told.iter().zip(reasons).all(|(told, reason)| told.contains(reason)), "{told:?}");
+    assert!(world.trigger(id).await.gathering.is_none());
+    let arrivals = relais_store::Find { kind: "arrival".into(), ..Default::default() };
+    assert!(world.store.records(arrivals).await.unwrap().is_empty(), "something that was sent is left over");
+}
+
+#[tokio::test]
+async fn what_is_sent_is_debounced_batched_and_throttled() {
+    let named = |name: &str| json!({ "name": name });
+    let items =
+        |names: &[&str]| json!({ "items": names.iter().map(|it| named(it)).collect::<Vec<_>>(), "count": names.len() });
+    let debounce = Pace { debounce_ms: Some(10_000), ..Pace::default() };
+    let later = "a later one took its place";
+    check_pace(debounce.clone(), &[0], &[(10, named("a"))], &[]).await;
+    check_pace(debounce.clone(), &[0, 5, 14], &[(24, named("c"))], &[later]).await;
+    check_pace(debounce, &[0, 30], &[(10, named("a")), (40, named("b"))], &[]).await;
+    let batch = Pace { batch: Some(BatchOf { size: 3, within_ms: 60_000 }), ..Pace::default() };
+    check_pace(batch.clone(), &[0, 20], &[(60, items(&["a", "b"]))], &[]).await;
+    let full = [(2, items(&["a", "b", "c"])), (70, items(&["d"]))];
+    check_pace(batch, &[0, 1, 2, 10], &full, &[]).await;
+    let throttle = Pace { throttle: Some(Throttle { max: 2, per_ms: 60_000 }), ..Pace::default() };
+    let runs = [(0, named("a")), (1, named("b")), (61, named("e"))];
+    check_pace(throttle, &[0, 1, 2, 59, 61], &runs, &["2 runs started within"]).await;
 }

@@ -3,11 +3,16 @@
 -- the journal does not know is NULL. Times are UTC, ids of step rows are `run/position in the journal`.
 
 CREATE VIEW journal_events AS
-SELECT e.run AS run, e.seq * 1000000 + j.key AS position, e.at AS at, k.key AS event, k.value AS body
+SELECT lower(substr(hex(e.run), 1, 8) || '-' || substr(hex(e.run), 9, 4) || '-' || substr(hex(e.run), 13, 4) || '-'
+        || substr(hex(e.run), 17, 4) || '-' || substr(hex(e.run), 21)) || '/' || (e.seq * 1000000 + j.key) AS row_id,
+    e.run AS run, e.seq * 1000000 + j.key AS position, e.at AS at, k.key AS event, k.value AS body
 FROM entries e, json_each(e.events) j, json_each(CASE WHEN j.type = 'object' THEN j.value ELSE '{}' END) k;
 
 CREATE VIEW journal_runs AS
 SELECT r.*,
+    -- How the ids of its outputs begin: when it began, and some bits of the run. The position in the journal follows.
+    substr(printf('%012x', r.started_at), 1, 8) || '-' || substr(printf('%012x', r.started_at), 9) || '-8'
+        || lower(substr(hex(r.run), 30)) || '-' AS output_prefix,
     lower(substr(hex(r.run), 1, 8) || '-' || substr(hex(r.run), 9, 4) || '-' || substr(hex(r.run), 13, 4) || '-'
         || substr(hex(r.run), 17, 4) || '-' || substr(hex(r.run), 21)) AS run_id,
     (SELECT d.body FROM documents d WHERE d.kind = 'plan' AND d.owner = '' AND d.name = r.plan
@@ -43,7 +48,7 @@ WITH openings AS (
             AND n.body ->> '$.scope' = s.scope AND n.body ->> '$.node' = s.node) AS last_try
     FROM spans s
 )
-SELECT t.run, t.position, t.until, t.scope, t.node, t.retries,
+SELECT t.run, t.position, t.until, t.scope, t.node, t.retries, l.position AS left_position,
     CASE WHEN t.event = 'entered' THEN t.at END AS started_at, t.at AS seen_at, l.at AS ended_at, l.body AS outcome
 FROM tries t LEFT JOIN journal_events l ON l.run = t.run AND l.position = (
     SELECT max(n.position) FROM journal_events n WHERE n.run = t.run AND n.event = 'left'
@@ -69,6 +74,20 @@ SELECT c.run, c.scope, c.node, c.position, c.answer_position, 0, json_object('ro
     'calls', json(coalesce(c.answer -> '$.body.replied.calls', '[]')))
 FROM journal_commands c WHERE c.answer -> '$.body.replied' IS NOT NULL;
 
+-- Values that are kept apart, by their hashes.
+CREATE VIEW journal_values AS SELECT hash, CAST(body AS TEXT) AS value FROM blobs;
+
+-- How often a model was told what is wrong with its answer: what is said to it after the first time that it was asked in
+-- an attempt, and is no result of a tool.
+CREATE VIEW journal_corrections AS
+SELECT c.run AS run, c.scope AS scope, c.node AS node, c.position AS position FROM journal_commands c
+WHERE EXISTS (SELECT 1 FROM json_each(c.command, '$.call_model.say') m WHERE m.value ->> '$.role' IN ('user', 'tool'))
+    AND EXISTS (SELECT 1 FROM journal_events p WHERE p.run = c.run AND p.event = 'asked' AND p.position < c.position
+        AND p.body ->> '$.scope' = c.scope AND p.body ->> '$.node' = c.node
+        AND p.body -> '$.command.call_model' IS NOT NULL
+        AND p.position > (SELECT max(n.position) FROM journal_events n WHERE n.run = c.run AND n.event = 'entered'
+            AND n.position < c.position AND n.body ->> '$.scope' = c.scope AND n.body ->> '$.node' = c.node));
+
 -- Visits with what the plan says about the step and what its commands took.
 CREATE VIEW journal_steps AS
 SELECT r.run_id || '/' || v.position AS id, r.run_id, r.user, v.*,
@@ -80,11 +99,17 @@ SELECT r.run_id || '/' || v.position AS id, r.run_id, r.user, v.*,
     v.outcome ->> '$.status' AS status,
     v.outcome -> '$.output.value' AS output_value,
     v.outcome -> '$.output.blob' AS output_blob,
+    CASE WHEN v.outcome ->> '$.status' = 'completed' THEN r.output_prefix
+        || printf('8%03x-%012x', v.left_position >> 48, v.left_position & 281474976710655) END AS output_id,
     v.outcome ->> '$.error.message' AS error_message,
+    v.retries + (SELECT count(*) FROM journal_corrections c WHERE c.run = v.run AND c.scope = v.scope
+        AND c.node = v.node AND c.position > v.position AND c.position < v.until) AS retry_count,
     (SELECT coalesce(c.command -> '$.call_model.say', c.command -> '$.call_tool.arguments',
             c.command -> '$.start_run.input.value', c.command -> '$.start_run.input.blob')
         FROM journal_commands c WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node
         AND c.position > v.position AND c.position < v.until ORDER BY c.position LIMIT 1) AS input,
+    (SELECT c.position FROM journal_commands c WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node
+        AND c.position > v.position AND c.position < v.until ORDER BY c.position LIMIT 1) AS input_position,
     (SELECT json_group_array(tool) FROM (
         SELECT DISTINCT c.command ->> '$.call_tool.tool' AS tool FROM journal_commands c
         WHERE c.run = v.run AND c.scope = v.scope AND c.node = v.node AND c.position > v.position
@@ -128,7 +153,11 @@ FROM journal_runs;
 CREATE VIEW workflow_executor_runs AS
 SELECT id, run_id, run_id AS workflow_run_id, step AS executor_id,
     coalesce(called, task ->> '$.agent.agent', task ->> '$.tool.tool', task ->> '$.workflow.workflow', step) AS executor_name,
-    input AS input_data, NULL AS input_ref, substr(input, 1, 200) AS input_summary,
+    CASE WHEN length(input) <= 65536 THEN input END AS input_data,
+    CASE WHEN length(input) > 65536
+        THEN json_object('type', 'db', 'table', 'journal_events', 'row_id', run_id || '/' || input_position)
+        END AS input_ref,
+    substr(input, 1, 200) AS input_summary,
     coalesce(model, opened ->> '$.mode.model',
         (SELECT a.value ->> '$.models[0]' FROM json_each(plan_body, '$.agents') a
             WHERE a.key = task ->> '$.agent.agent')) AS model,
@@ -141,7 +170,7 @@ SELECT id, run_id, run_id AS workflow_run_id, step AS executor_id,
         END AS structured_output_ref,
     coalesce(output_blob ->> '$.summary', substr(output_value, 1, 200)) AS structured_output_summary,
     prompt_tokens + completion_tokens AS total_tokens, prompt_tokens, completion_tokens,
-    ended_at - started_at AS duration_ms, error_message, retries AS retry_count,
+    ended_at - started_at AS duration_ms, error_message, retry_count,
     strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', ended_at / 1000.0, 'unixepoch') AS completed_at
 FROM journal_steps WHERE task IS NOT NULL OR plan_body IS NULL;
@@ -151,7 +180,11 @@ SELECT r.run_id || '/' || c.position AS id,
     (SELECT r.run_id || '/' || max(v.position) FROM journal_visits v WHERE v.run = c.run AND v.scope = c.scope
         AND v.node = c.node AND v.position < c.position) AS executor_run_id,
     r.run_id, c.command ->> '$.call_tool.tool' AS tool_name,
-    c.command -> '$.call_tool.arguments' AS tool_input, NULL AS tool_input_ref,
+    CASE WHEN length(c.command -> '$.call_tool.arguments') <= 65536 THEN c.command -> '$.call_tool.arguments' END
+        AS tool_input,
+    CASE WHEN length(c.command -> '$.call_tool.arguments') > 65536
+        THEN json_object('type', 'db', 'table', 'journal_events', 'row_id', r.run_id || '/' || c.position)
+        END AS tool_input_ref,
     c.answer -> '$.body.returned.value.value' AS tool_output,
     CASE WHEN c.answer -> '$.body.returned.value.blob' IS NOT NULL
         THEN json_object('type', 'db', 'table', 'blobs', 'row_id', c.answer ->> '$.body.returned.value.blob.hash')
@@ -168,7 +201,12 @@ CREATE VIEW workflow_instances AS
 SELECT run_id AS uuid, user AS user_id, coalesce(nullif(workflow_id, ''), workflow) AS workflow_definition_uuid,
     CASE status WHEN 'pending' THEN 'running' WHEN 'waiting' THEN 'running' WHEN 'cancelled' THEN 'failed'
         WHEN 'partial_success' THEN 'failed' ELSE status END AS status,
-    coalesce(opened -> '$.input.value', opened -> '$.input.blob') AS trigger_output,
+    json_object('uuid', output_prefix || '8000-000000000000',
+        'raw_data', json(coalesce(opened -> '$.input.value',
+            (SELECT b.value FROM journal_values b WHERE b.hash = opened ->> '$.input.blob.hash'))),
+        'summary', coalesce(opened ->> '$.input.blob.summary', substr(opened ->> '$.input.value', 1, 200)),
+        'markdown_representation', CASE json_type(opened, '$.input.value') WHEN 'text' THEN opened ->> '$.input.value'
+            ELSE opened ->> '$.input.value.markdown' END) AS trigger_output,
     coalesce(error ->> '$.message', CASE status WHEN 'cancelled' THEN 'the run was cancelled' END) AS error_message,
     strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', ended_at / 1000.0, 'unixepoch') AS finished_at,
@@ -181,10 +219,33 @@ SELECT id AS uuid, user AS user_id, run_id AS workflow_instance_uuid, step AS st
     CASE WHEN status IS NULL THEN 'running' WHEN status = 'cancelled' THEN 'failed' ELSE status END AS status,
     strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', ended_at / 1000.0, 'unixepoch') AS finished_at,
-    error_message, messages, input AS input_data, NULL AS output_id, coalesce(output_value, output_blob) AS output,
+    error_message, messages, input AS input_data, CASE WHEN output_value IS NOT NULL OR output_blob IS NOT NULL
+        THEN output_id END AS output_id,
+    CASE WHEN output_id IS NOT NULL AND (output_value IS NOT NULL OR output_blob IS NOT NULL)
+        THEN json_object('uuid', output_id,
+        'raw_data', json(coalesce(output_value,
+            (SELECT b.value FROM journal_values b WHERE b.hash = output_blob ->> '$.hash'))),
+        'summary', coalesce(output_blob ->> '$.summary', substr(output_value ->> '$', 1, 200)),
+        'markdown_representation', CASE json_type(output_value) WHEN 'text' THEN output_value ->> '$'
+            ELSE output_value ->> '$.markdown' END) END AS output,
     json_object('messages', json(messages), 'error_message', error_message, 'input_data', json(input)) AS details,
     strftime('%Y-%m-%dT%H:%M:%fZ', seen_at / 1000.0, 'unixepoch') AS created_at
 FROM journal_steps;
+
+-- When a workflow runs by itself: the trigger that says so, one that a call set before those of the definition. One that
+-- was cancelled says nothing any more.
+CREATE VIEW journal_schedules AS
+SELECT w.id AS workflow, w.owner AS owner, (
+    SELECT t.body FROM records t WHERE t.kind = 'trigger' AND t.label = w.id AND t.owner = w.owner
+        AND coalesce(t.body ->> '$.off', '') <> 'its schedule was cancelled'
+        AND coalesce(t.body -> '$.on.on.at', t.body -> '$.on.on.cron', t.body -> '$.on.on.every',
+            t.body -> '$.on.on.calendar', t.body -> '$.on.on.continuous') IS NOT NULL
+        ORDER BY t.body ->> '$.origin' = 'call' DESC, t.id DESC LIMIT 1) AS body
+FROM records w WHERE w.kind = 'workflow';
+
+-- Runs that have ended and that nobody has counted yet: where no server is at work, that is done by whoever asks next.
+CREATE VIEW journal_uncounted AS
+SELECT run, user, workflow_id, status FROM runs WHERE unreported = 1 AND reported = 0 AND root = 1;
 
 -- Records: `id` and `uuid` are the record's id, `user_id` its owner. A workflow's counters are records of their own.
 CREATE VIEW workflows AS
@@ -197,19 +258,27 @@ SELECT w.id AS id, w.id AS workflow_id, w.id AS uuid, w.owner AS user_id,
     w.body ->> '$.template_id' AS template_id, w.body ->> '$.template_version' AS template_version,
     w.body ->> '$.manifest.hash' AS tool_manifest_hash, w.body -> '$.manifest.tools' AS tool_manifest_json,
     w.body ->> '$.manifest.version' AS tool_manifest_version,
-    w.body ->> '$.schedule_type' AS schedule_type,
-    strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.schedule_time') / 1000.0, 'unixepoch') AS schedule_time,
-    w.body ->> '$.cron_expression' AS cron_expression,
+    CASE WHEN s.body IS NULL THEN 'immediate' WHEN s.body -> '$.on.on.at' IS NOT NULL THEN 'scheduled' ELSE 'recurring' END
+        AS schedule_type,
+    CASE WHEN s.body -> '$.on.on.at' IS NOT NULL THEN strftime('%Y-%m-%dT%H:%M:%fZ',
+        coalesce(s.body ->> '$.next_at', s.body ->> '$.last_tick') / 1000.0, 'unixepoch') END AS schedule_time,
+    CASE WHEN s.body -> '$.on.on.at' IS NULL THEN coalesce(s.body ->> '$.said',
+        CASE s.body ->> '$.origin' WHEN 'definition' THEN w.body ->> '$.definition.cron_expression' END,
+        s.body ->> '$.on.on.cron', s.body ->> '$.on.on.calendar') END AS cron_expression,
     strftime('%Y-%m-%dT%H:%M:%fZ', (SELECT min(t.due_at) FROM records t WHERE t.kind = 'trigger' AND t.label = w.id)
         / 1000.0, 'unixepoch') AS next_run_time,
     coalesce(w.body ->> '$.status', 'active') AS status,
-    (SELECT coalesce(sum(t.body ->> '$.total'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id) AS total_runs,
-    (SELECT coalesce(sum(t.body ->> '$.successful'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id)
-        AS successful_runs,
-    (SELECT coalesce(sum(t.body ->> '$.failed'), 0) FROM records t WHERE t.kind = 'tally' AND t.id = w.id) AS failed_runs,
+    coalesce(c.body ->> '$.total', 0) + (SELECT count(*) FROM journal_uncounted u
+        WHERE u.workflow_id = w.id AND u.user = w.owner) AS total_runs,
+    coalesce(c.body ->> '$.successful', 0) + (SELECT count(*) FROM journal_uncounted u
+        WHERE u.workflow_id = w.id AND u.user = w.owner AND u.status IN ('completed', 'stopped')) AS successful_runs,
+    coalesce(c.body ->> '$.failed', 0) + (SELECT count(*) FROM journal_uncounted u
+        WHERE u.workflow_id = w.id AND u.user = w.owner AND u.status IN ('failed', 'partial_success')) AS failed_runs,
     strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.created_at') / 1000.0, 'unixepoch') AS created_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', (w.body ->> '$.updated_at') / 1000.0, 'unixepoch') AS updated_at
-FROM records w WHERE w.kind = 'workflow';
+FROM records w JOIN journal_schedules s ON s.workflow = w.id AND s.owner = w.owner
+    LEFT JOIN records c ON c.kind = 'tally' AND c.id = w.id AND c.owner = w.owner
+WHERE w.kind = 'workflow';
 
 CREATE VIEW workflow_steps AS
 SELECT s.id AS uuid, s.owner AS user_id, s.body ->> '$.name' AS name, s.body ->> '$.type' AS type,
