@@ -6,6 +6,8 @@ use crate::workspace::{Workspace, run as run_program};
 
 const PACKAGE: &str = "relais-sim";
 const BINARY: &str = "relais-simulate";
+/// Workers in virtual time are left out of what ships.
+const FEATURES: &str = "fleet";
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -36,6 +38,7 @@ pub fn exists(workspace: &Workspace) -> bool {
 
 pub fn simulate(workspace: &Workspace, seeds: u64, seed: Option<u64>, profile: Profile) -> Result<()> {
     let mut command = workspace.cargo(["run", "--quiet", "--locked", "--package", PACKAGE, "--bin", BINARY]);
+    command.args(["--features", FEATURES]);
     if let Profile::Release = profile {
         command.arg("--release");
     }

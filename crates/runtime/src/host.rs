@@ -20,7 +20,7 @@ fn is_dead(owner: &str, here: &str) -> bool {
     let (Some(host), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else { return false };
     let Ok(pid) = pid.parse::<u32>() else { return false };
     // Without a process table there is no telling; the lease runs out by itself.
-    if host != here || start.is_empty() {
+    if host != here || host.is_empty() || start.is_empty() {
         return false;
     }
     start_of(pid).as_deref() != Some(start)
@@ -37,11 +37,15 @@ fn start_of(pid: u32) -> Option<String> {
     (!matches!(state, "Z" | "X")).then_some(start)
 }
 
+/// This machine since it was started, as the kernel calls it, and the process table that we see of it: two machines may
+/// share a name and the number of a table, two containers a machine. Empty where the kernel does not tell.
 fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    // Two containers may have the same name and different process tables.
-    let boot = std::fs::read_link("/proc/self/ns/pid").map(|l| l.display().to_string()).unwrap_or_default();
-    format!("{}{boot}", name.trim())
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let processes = std::fs::read_link("/proc/self/ns/pid").map(|l| l.display().to_string()).unwrap_or_default();
+    match boot.trim() {
+        "" => String::new(),
+        boot => format!("{boot}/{processes}"),
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +61,11 @@ mod tests {
         child.wait().unwrap();
         let gone = format!("{}|{pid}|1|x", host());
         let elsewhere = "other-host|1|1|x".to_owned();
-        assert_eq!(dead(&[me, gone.clone(), elsewhere]), vec![gone]);
+        // Another machine with the same name, or this one before it was started anew.
+        let (boot, processes) = host().split_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert_eq!(boot.len(), 36, "a boot id: {boot}");
+        let rebooted = format!("{}/{processes}|{pid}|1|x", uuid::Uuid::new_v4());
+        let nowhere = format!("|{pid}|1|x");
+        assert_eq!(dead(&[me, gone.clone(), elsewhere, rebooted, nowhere]), vec![gone]);
     }
 }

@@ -17,7 +17,7 @@ use crate::asked::asked_of_people;
 use crate::perform::{Job, JobWork};
 use crate::prepare::Prepared;
 use crate::tools::write_file;
-use crate::worker::{Rest, Standing, Worker};
+use crate::worker::{Origin, Rest, Standing, Worker};
 
 /// A run that goes on within this time is kept in memory instead of being let go and loaded again.
 const KEEP_MS: i64 = 3_000;
@@ -52,7 +52,7 @@ pub(crate) enum Ended {
         wake_at: Option<Millis>,
         parent: Option<Parent>,
     },
-    /// Another owner has the run.
+    /// Another owner has the run, or had it in between.
     LetGo,
     /// It cannot go on here; the journal is as it was.
     Broken(String),
@@ -73,6 +73,10 @@ pub(crate) struct Runner {
     worker: Arc<Worker>,
     id: RunId,
     run: Option<Run>,
+    /// Somebody else may believe that the run is theirs: nothing is performed before an entry says that it is ours.
+    taking_over: bool,
+    /// The parent has ended without it.
+    abandoned: bool,
     prepared: Option<Arc<Prepared>>,
     values: Values,
     value_bytes: usize,
@@ -130,9 +134,7 @@ impl From<Failure> for Trouble {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        for handle in self.flying.values() {
-            handle.abort();
-        }
+        self.stop_flights();
     }
 }
 
@@ -140,16 +142,23 @@ impl Runner {
     pub fn new(
         worker: Arc<Worker>,
         id: RunId,
-        run: Option<Run>,
+        origin: Origin,
         outbox: mpsc::Sender<Input>,
         inbox: mpsc::Receiver<Input>,
         standing: Arc<Standing>,
     ) -> Runner {
+        let (run, taking_over) = match origin {
+            Origin::New(run) => (Some(*run), false),
+            Origin::Free => (None, false),
+            Origin::Taken => (None, true),
+        };
         let (awaited, asking) = (run.is_some().then(BTreeSet::new), run.is_some().then(BTreeSet::new));
         Runner {
             worker,
             id,
             run,
+            taking_over,
+            abandoned: false,
             prepared: None,
             values: Values::new(),
             value_bytes: 0,
@@ -172,9 +181,16 @@ impl Runner {
             Err(Trouble::LetGo) => Ended::LetGo,
             Err(Trouble::Broken(message)) => {
                 // Given up by all means: nobody takes up what somebody alive holds.
+                self.stop_flights();
                 let _ = self.release().await;
                 Ended::Broken(message)
             }
+        }
+    }
+
+    fn stop_flights(&mut self) {
+        for (_, handle) in self.flying.drain() {
+            handle.abort();
         }
     }
 
@@ -198,7 +214,9 @@ impl Runner {
 
     async fn go(&mut self) -> Result<Ended, Trouble> {
         let fresh = self.run.is_some();
-        let inputs = if fresh { Vec::new() } else { self.load().await? };
+        if !fresh {
+            self.load().await?;
+        }
         self.prepare().await?;
         if !fresh {
             if let Some(pause) = pause_after(self.run()?.recoveries) {
@@ -206,7 +224,7 @@ impl Runner {
             }
             self.file_all().await?;
         }
-        let mut resting = self.advance(inputs).await?;
+        let mut resting = self.advance(Vec::new()).await?;
         if !fresh {
             // Whoever had it before may have died between giving something up and stopping it.
             self.abort_dropped().await?;
@@ -225,21 +243,33 @@ impl Runner {
         self.run.as_ref().ok_or_else(|| Trouble::Broken("the run is not loaded".into()))
     }
 
-    /// From the journal. What a dead owner left in flight is settled first.
-    async fn load(&mut self) -> Result<Vec<Event>, Trouble> {
+    /// From the journal. A run that was left in the middle is taken over, too, whoever left it.
+    async fn load(&mut self) -> Result<(), Trouble> {
         let worker = self.worker.clone();
         let _turn = worker.loading().await;
         let entries = self.entries(self.id, 0).await?;
         let run = Run::fold(&entries)?;
         let row = self.row(self.id).await?;
-        let orphaned = matches!(row.summary.status, RunStatus::Running) && !run.owed.is_empty();
-        let mut inputs = if orphaned { adopt(&run) } else { Vec::new() };
-        if self.parent_is_gone(&run).await? {
-            inputs.push(Event::Signalled { signal: Signal::Cancel, by: "its parent".into() });
-        }
+        let was_left = row.summary.status == RunStatus::Running && !run.owed.is_empty();
+        self.taking_over |= was_left || calls_in_flight(&run).next().is_some();
+        self.abandoned = self.parent_is_gone(&run).await?;
         self.standing.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
-        Ok(inputs)
+        Ok(())
+    }
+
+    /// What is said before anything else, worked out anew whenever the journal has grown meanwhile: what its former
+    /// owner left in flight is settled, and what nobody waits for is cancelled.
+    fn first_words(&self) -> Result<Vec<Event>, Trouble> {
+        let run = self.run()?;
+        if run.closed.is_some() {
+            return Ok(Vec::new());
+        }
+        let mut words = if self.taking_over { adopt(run) } else { Vec::new() };
+        if self.abandoned && run.cancels == 0 {
+            words.push(Event::Signalled { signal: Signal::Cancel, by: "its parent".into() });
+        }
+        Ok(words)
     }
 
     /// A child whose parent has ended without it is cancelled with it.
@@ -269,10 +299,11 @@ impl Runner {
     }
 
     /// Decides, makes it durable, then acts. Says whether the run was let go with it.
-    async fn advance(&mut self, inputs: Vec<Event>) -> Result<bool, Trouble> {
-        let mut inputs = inputs;
+    async fn advance(&mut self, answers: Vec<Event>) -> Result<bool, Trouble> {
+        let mut answers = answers;
         loop {
-            let turn = self.turn(std::mem::take(&mut inputs)).await?;
+            let inputs = [self.first_words()?, std::mem::take(&mut answers)].concat();
+            let turn = self.turn(inputs).await?;
             if turn.events.is_empty() {
                 return Ok(false);
             }
@@ -286,7 +317,7 @@ impl Runner {
                     if self.keeps_files()? {
                         self.file_outputs(large::completed_in(&entry.events)).await?;
                     }
-                    self.perform(&asked).await?;
+                    self.perform_next(&asked).await?;
                     self.abort_dropped().await?;
                     if resting || !self.run()?.has_decisions() {
                         return Ok(resting);
@@ -295,7 +326,7 @@ impl Runner {
                     tokio::task::yield_now().await;
                 }
                 // Somebody appended first: read on, and decide again what came in.
-                Err(Error::Conflict { .. }) => inputs = self.reload(&entry.events).await?,
+                Err(Error::Conflict { .. }) => answers = self.reload(&entry).await?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -409,7 +440,9 @@ impl Runner {
         let awaited = self.changed_awaited(run, &prepared.program);
         let listed = self.changed_questions(run, &prepared.program);
         let asking = listed.is_some().then(|| asked_now(run).collect());
-        let batch = Batch { run: self.id, entry: entry.clone(), summary, release: resting, blobs, awaited, listed };
+        let (run, writer, entry) = (self.id, self.worker.writer, entry.clone());
+        let release = resting.then(|| self.worker.owner.clone());
+        let batch = Batch { run, writer, entry, summary, release, blobs, awaited, listed };
         self.worker.outlast(|| self.worker.store.append(batch.clone())).await?;
         if written {
             self.pulse = Some(pulse);
@@ -456,34 +489,47 @@ impl Runner {
         Some(summary)
     }
 
-    /// Starts again from the journal; what came in from outside is given back.
-    async fn reload(&mut self, events: &[Event]) -> Result<Vec<Event>, Trouble> {
-        let row = self.row(self.id).await?;
-        if row.owner.as_ref() != Some(&self.worker.owner) {
-            return Err(Trouble::LetGo);
-        }
+    /// Starts again from the journal, since others have appended first; the answers in what was refused are given back.
+    async fn reload(&mut self, refused: &Entry) -> Result<Vec<Event>, Trouble> {
+        self.must_be_ours().await?;
         let entries = self.entries(self.id, 0).await?;
+        must_not_be_taken(entries.iter().filter(|entry| entry.seq >= refused.seq))?;
         let run = Run::fold(&entries)?;
         self.standing.seq.store(run.seq, Ordering::Release);
         self.run = Some(run);
-        // What was refused may have been written all the same.
         (self.awaited, self.asking) = (None, None);
-        Ok(events.iter().filter(|e| matches!(e, Event::Answered { .. })).cloned().collect())
+        if self.taking_over {
+            // Nothing was performed here yet: its answers were those of `first_words`.
+            return Ok(Vec::new());
+        }
+        let answers: Vec<Event> =
+            refused.events.iter().filter(|e| matches!(e, Event::Answered { .. })).cloned().collect();
+        self.must_be_flying(&answered_in(&answers))?;
+        Ok(answers)
+    }
+
+    async fn must_be_ours(&self) -> Result<(), Trouble> {
+        let row = self.row(self.id).await?;
+        if row.owner.as_ref() == Some(&self.worker.owner) { Ok(()) } else { Err(Trouble::LetGo) }
+    }
+
+    /// All that is in flight was asked for here: it is under way, or one of these. Anything else is at work with a former
+    /// owner who was late, and the run is to be taken over from it.
+    fn must_be_flying(&self, known: &[CommandId]) -> Result<(), Trouble> {
+        let ours = calls_in_flight(self.run()?).all(|id| self.flying.contains_key(&id) || known.contains(&id));
+        if ours { Ok(()) } else { Err(Trouble::LetGo) }
     }
 
     /// Entries that others appended while nothing of ours was under way.
     async fn catch_up(&mut self) -> Result<bool, Trouble> {
         let known = self.run()?.seq;
         let entries = self.entries(self.id, known).await?;
+        must_not_be_taken(&entries)?;
         let Some(run) = &mut self.run else { return Ok(false) };
         for entry in &entries {
             run.append(entry)?;
         }
         self.standing.seq.store(run.seq, Ordering::Release);
-        let adopted = entries.iter().flat_map(|e| &e.events).any(is_adopted);
-        if adopted && self.row(self.id).await?.owner.as_ref() != Some(&self.worker.owner) {
-            return Err(Trouble::LetGo);
-        }
         Ok(!entries.is_empty())
     }
 
@@ -571,13 +617,14 @@ impl Runner {
         let Some(run) = &mut self.run else { return Ok(false) };
         run.begin(at, None);
         self.standing.seq.store(run.seq, Ordering::Release);
-        let entry = Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() }.into();
+        let entry = Arc::new(Entry { seq: run.seq, at: run.at, version: FORMAT, events: Vec::new() });
+        let (run, writer, release) = (self.id, self.worker.writer, Some(self.worker.owner.clone()));
         let (summary, blobs) = (Some(summary), Vec::new());
-        let batch = Batch { run: self.id, entry, summary, release: true, blobs, awaited: None, listed };
+        let batch = Batch { run, writer, entry: entry.clone(), summary, release, blobs, awaited: None, listed };
         match self.worker.outlast(|| self.worker.store.append(batch.clone())).await {
             Ok(()) => Ok(true),
             Err(Error::Conflict { .. }) => {
-                self.reload(&[]).await?;
+                self.reload(&entry).await?;
                 // A full mailbox wakes the run anyway.
                 let _ = self.outbox.try_send(Input::Changed);
                 Ok(false)
@@ -607,6 +654,7 @@ impl Runner {
             next = self.inbox.try_recv().ok();
         }
         if changed && self.catch_up().await? {
+            self.must_be_flying(&answered_in(&inputs))?;
             self.abort_dropped().await?;
         }
         inputs.extend(self.slept()?);
@@ -661,17 +709,43 @@ impl Runner {
         Ok(due.map(|(id, _)| Event::Answered { id: *id, answer: slept() }).collect())
     }
 
-    /// After a load: everything that is owed is performed (again).
+    /// What the last entry asks for. If that says that the run is ours now, all that is still owed, again.
+    async fn perform_next(&mut self, asked: &[CommandId]) -> Result<(), Trouble> {
+        self.abandoned = false;
+        if !std::mem::take(&mut self.taking_over) {
+            return self.perform(asked).await;
+        }
+        self.perform_all().await
+    }
+
+    /// Everything that is owed, as far as it is not under way. Child runs are found again.
     async fn perform_all(&mut self) -> Result<(), Trouble> {
         let ids: Vec<CommandId> = self.run()?.in_flight().map(|(id, _)| id).collect();
+        let ids: Vec<CommandId> = ids.into_iter().filter(|id| !self.flying.contains_key(id)).collect();
         self.perform(&ids).await
     }
 
     async fn perform(&mut self, ids: &[CommandId]) -> Result<(), Trouble> {
+        if !ids.is_empty() && !self.worker.lease.is_fresh() {
+            self.keep_lease(ids).await?;
+        }
         for id in ids {
             if !self.flying.contains_key(id) {
                 self.perform_one(*id).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// This process was slow or stood still, and its lease may have run out: whoever has the run by now would perform
+    /// the same.
+    async fn keep_lease(&mut self, asked: &[CommandId]) -> Result<(), Trouble> {
+        self.worker.outlast(|| self.worker.renew()).await?;
+        self.must_be_ours().await?;
+        if self.catch_up().await? {
+            self.must_be_flying(asked)?;
+            // Something is to be decided; a full mailbox wakes the run anyway.
+            let _ = self.outbox.try_send(Input::Changed);
         }
         Ok(())
     }
@@ -821,8 +895,22 @@ fn asked_in(events: &[Event]) -> Vec<CommandId> {
     events.iter().filter_map(asked).collect()
 }
 
-fn is_adopted(event: &Event) -> bool {
-    matches!(event, Event::Signalled { signal: Signal::Adopted, .. })
+fn answered_in(events: &[Event]) -> Vec<CommandId> {
+    let answered = |event: &Event| if let Event::Answered { id, .. } = event { Some(*id) } else { None };
+    events.iter().filter_map(answered).collect()
+}
+
+/// Models and tools that were asked and have not answered. A child run goes on by itself, whoever has its parent.
+fn calls_in_flight(run: &Run) -> impl Iterator<Item = CommandId> {
+    let is_call = |owed: &Owed| !matches!(&*owed.command, Command::StartRun(_));
+    run.in_flight().filter(move |(_, owed)| is_call(owed)).map(|(id, _)| id)
+}
+
+/// Our own words are never met here: what we append we know, and what we appended without hearing of it we append again.
+fn must_not_be_taken<'a>(others: impl IntoIterator<Item = &'a Entry>) -> Result<(), Trouble> {
+    let is_adopted = |event: &Event| matches!(event, Event::Signalled { signal: Signal::Adopted, .. });
+    let taken = others.into_iter().flat_map(|entry| &entry.events).any(is_adopted);
+    if taken { Err(Trouble::LetGo) } else { Ok(()) }
 }
 
 impl Pulse {

@@ -4,18 +4,20 @@
 //! time is in the store. Leases say who works on what; a process that died is found out and its runs are taken over.
 
 mod drain;
+mod lease;
 
 use std::cmp::Reverse;
-use std::collections::hash_map::Entry as Place;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::btree_map::Entry as Place;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use relais_engine::*;
-use relais_store::{Change, Claim, Error, Filter, NewRun, Owner, Row, Store, Which};
+use relais_store::{Batch, Change, Claim, Claimed, Error, Filter, NewRun, Owner, Row, Store, Which, Writer};
 use tokio::sync::{Notify, RwLock, Semaphore, broadcast, mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::host;
@@ -24,10 +26,13 @@ use crate::perform::Performer;
 use crate::prepare::{Prepared, plan_key, plan_of};
 use crate::runner::{Ended, Input, Runner};
 use crate::tools::Tools;
+use lease::Lease;
 
 /// A run is ours for so long unless the lease is renewed.
 pub const LEASE_MS: i64 = 10_000;
 const HEARTBEAT: Duration = Duration::from_secs(3);
+/// What is ours and not at work is looked for at every so many beats, and after trouble with the database.
+const LOOK_AT_OWN: u64 = 10;
 /// Foreign writes are looked for at most so often per run.
 const FOREIGN_CHECK: Duration = Duration::from_millis(100);
 /// Whoever waits for a run looks at its row at least so often.
@@ -51,10 +56,12 @@ pub struct Worker {
     pub(crate) performer: Performer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
+    pub(crate) writer: Writer,
+    pub(crate) lease: Lease,
     tools: Tools,
     models: Arc<Models>,
     prepared: Mutex<HashMap<(String, bool), Arc<Prepared>>>,
-    active: Mutex<HashMap<RunId, Active>>,
+    active: Mutex<BTreeMap<RunId, Active>>,
     /// Told whenever a run leaves `active`.
     left: Notify,
     loading: Semaphore,
@@ -75,16 +82,34 @@ struct Active {
     ended: watch::Receiver<Option<Result<Rest, Error>>>,
 }
 
+/// How a run comes to this process.
+pub(crate) enum Origin {
+    /// Made here.
+    New(Box<Run>),
+    /// Nobody had it.
+    Free,
+    /// Somebody had it and may go on with it until told: another owner, or this one, which forgot.
+    Taken,
+}
+
 /// What the task of a run lets others see of it.
 #[derive(Default)]
 pub(crate) struct Standing {
     /// Number of the last entry that the task knows of.
     pub seq: AtomicU64,
+    /// While the task was about to end, the run was taken from another owner.
+    pub taken: AtomicBool,
     /// How long the workflow wants to go on while the process shuts down; unset until the plan is loaded.
     pub shutdown_timeout_ms: OnceLock<Option<u64>>,
 }
 
 impl Active {
+    /// The run was claimed while the task is there. Should it be about to end, the next one must know from whom.
+    fn retaken(&self, origin: &Origin) {
+        self.standing.taken.fetch_or(matches!(origin, Origin::Taken), Ordering::AcqRel);
+        self.nudge();
+    }
+
     /// The task is to look what is new. A full mailbox wakes it anyway.
     fn nudge(&self) {
         let _ = self.mailbox.try_send(Input::Changed);
@@ -106,12 +131,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Worker {
     /// Starts the tasks that watch over leases, timers and foreign signals; they end with the runtime.
     pub fn start(performer: Performer, tools: Tools, clock: Arc<dyn Clock>) -> Arc<Worker> {
+        Worker::start_as(host::owner(), performer, tools, clock)
+    }
+
+    /// Under a name that no other process has or had.
+    pub fn start_as(owner: Owner, performer: Performer, tools: Tools, clock: Arc<dyn Clock>) -> Arc<Worker> {
         let worker = Arc::new(Worker {
             store: performer.store.clone(),
             models: performer.models.clone(),
             performer,
             clock,
-            owner: host::owner(),
+            writer: Writer::of(&owner),
+            owner,
+            lease: Lease::default(),
             tools,
             prepared: Mutex::default(),
             active: Mutex::default(),
@@ -148,7 +180,8 @@ impl Worker {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.performer.patience.outlast(act).await
+        let (lease, act) = (&self.lease, &act);
+        self.performer.patience.outlast(|| async move { lease.noted(act().await) }).await
     }
 
     /// A new run, durable when this returns; the work on it goes on in the background.
@@ -171,9 +204,12 @@ impl Worker {
         let Ok(state) = Run::open(&entry) else { return Err(Error::Internal("a run could not be opened".into())) };
         let summary = Summary::pending(&state);
         let lease = work.then(|| (self.owner.clone(), now + LEASE_MS));
-        let created = self.store.create(NewRun { entry, more: Vec::new(), summary, key, lease, blobs }).await?;
+        let begun = Instant::now();
+        let new = NewRun { entry, more: Vec::new(), summary, key, lease, blobs };
+        let created = self.lease.noted(self.store.create(new).await)?;
         if work && created == run {
-            self.spawn(run, Some(state));
+            self.lease.prolonged(begun);
+            self.spawn(run, Origin::New(Box::new(state)));
         }
         Ok(created)
     }
@@ -194,7 +230,41 @@ impl Worker {
             active.nudge();
             return Ok(true);
         }
-        Ok(!self.claim(Which::One(run), 1).await?.is_empty())
+        Ok(!self.claim(Which::One(run), 1).await?.is_empty() || self.take_own(run).await?)
+    }
+
+    /// Takes up a run that is ours, if no task of ours is at work on it: the answer to a claim or a start was lost.
+    async fn take_own(self: &Arc<Worker>, run: RunId) -> Result<bool, Error> {
+        let ours = match self.lease.noted(self.row(run).await) {
+            Ok(row) => row.owner.as_ref() == Some(&self.owner),
+            Err(Error::NotFound(_)) => false,
+            Err(error) => return Err(error),
+        };
+        if ours {
+            self.spawn(run, Origin::Taken);
+        }
+        Ok(ours)
+    }
+
+    async fn take_all_own(self: &Arc<Worker>) -> Result<(), Error> {
+        let Some(_turn) = self.turn_at_taking().await else { return Ok(()) };
+        let begun = Instant::now();
+        let mut held = self.lease.noted(self.store.held(self.owner.clone()).await)?;
+        held.retain(|run| !locked(&self.active).contains_key(run));
+        for run in held {
+            // Its row is read again: the task may have let it go since.
+            self.take_own(run).await?;
+        }
+        self.lease.looked(begun);
+        Ok(())
+    }
+
+    /// Prolongs the lease of this process.
+    pub(crate) async fn renew(&self) -> Result<(), Error> {
+        let begun = Instant::now();
+        self.lease.noted(self.store.renew(self.owner.clone(), self.clock.now() + LEASE_MS).await)?;
+        self.lease.prolonged(begun);
+        Ok(())
     }
 
     /// Takes up what is due or orphaned, as far as there is room.
@@ -212,28 +282,36 @@ impl Worker {
     }
 
     async fn claim(self: &Arc<Worker>, which: Which, limit: usize) -> Result<Vec<RunId>, Error> {
-        let now = self.clock.now();
-        let dead = host::dead(&self.store.owners().await?);
-        let claim = Claim { owner: self.owner.clone(), now, lease_until: now + LEASE_MS, dead, which, limit };
-        let runs = self.store.claim(claim).await?;
-        for run in &runs {
-            self.spawn(*run, None);
+        self.lease.beat(self.clock.now());
+        let patient = self.lease.was_cut_off();
+        if patient && self.at_work() > 0 {
+            self.renew().await?;
         }
-        Ok(runs)
+        let dead = host::dead(&self.lease.noted(self.store.owners().await)?);
+        let (owner, now, begun) = (self.owner.clone(), self.clock.now(), Instant::now());
+        let claim = Claim { owner, now, lease_until: now + LEASE_MS, dead, patient, which, limit };
+        let claimed = self.lease.noted(self.store.claim(claim).await)?;
+        if !claimed.is_empty() {
+            self.lease.prolonged(begun);
+        }
+        for Claimed { run, from } in &claimed {
+            self.spawn(*run, if from.is_some() { Origin::Taken } else { Origin::Free });
+        }
+        Ok(claimed.into_iter().map(|claimed| claimed.run).collect())
     }
 
     /// Puts a task to work on a run that is leased to us.
-    fn spawn(self: &Arc<Worker>, run: RunId, state: Option<Run>) {
+    fn spawn(self: &Arc<Worker>, run: RunId, origin: Origin) {
         let (mailbox, inbox) = mpsc::channel(MAILBOX);
         let (ended_tx, ended) = watch::channel(None);
         let standing = Arc::new(Standing::default());
         let mut active = locked(&self.active);
         let free = match active.entry(run) {
             // It has been let go and claimed again before its task came to an end; that looks once more.
-            Place::Occupied(at_work) => return at_work.get().nudge(),
+            Place::Occupied(at_work) => return at_work.get().retaken(&origin),
             Place::Vacant(free) => free,
         };
-        let runner = Runner::new(self.clone(), run, state, mailbox.clone(), inbox, standing.clone());
+        let runner = Runner::new(self.clone(), run, origin, mailbox.clone(), inbox, standing.clone());
         // Spawned under the lock: its task is known from the moment on from which it may be let go.
         let task = tokio::spawn(self.clone().work_on(run, runner, standing.clone(), ended_tx)).abort_handle();
         free.insert(Active { mailbox, standing, task, ended });
@@ -254,7 +332,7 @@ impl Worker {
         drop(told);
         self.after(run, ended).await;
         if !mail.is_empty() {
-            self.look_again(run, standing.seq.load(Ordering::Acquire), &mail).await;
+            self.look_again(run, &standing, &mail).await;
         }
     }
 
@@ -269,10 +347,12 @@ impl Worker {
     }
 
     /// Something was said to a task that had already let its run go.
-    async fn look_again(self: &Arc<Worker>, run: RunId, seq: u64, mail: &[Input]) {
+    async fn look_again(self: &Arc<Worker>, run: RunId, standing: &Standing, mail: &[Input]) {
         let told = mail.iter().any(|input| !matches!(input, Input::Changed));
+        let seq = standing.seq.load(Ordering::Acquire);
+        let origin = if standing.taken.load(Ordering::Acquire) { Origin::Taken } else { Origin::Free };
         match self.row(run).await {
-            Ok(row) if row.owner.as_ref() == Some(&self.owner) => self.spawn(run, None),
+            Ok(row) if row.owner.as_ref() == Some(&self.owner) => self.spawn(run, origin),
             Ok(row) if told || row.seq > seq => self.wake(run, self.clock.now()).await,
             Ok(_) => {}
             Err(_) => self.wake_later(run, self.clock.now() + WAKE_AGAIN_MS),
@@ -289,7 +369,12 @@ impl Worker {
                 self.tell(parent, Input::ChildWaits(run)).await;
             }
             Ended::Closed { parent, .. } => self.wake_parent(run, parent).await,
-            Ended::LetGo => {}
+            // It may have come back to us in between; if that cannot be told now, the next look at what is ours tells it.
+            Ended::LetGo => {
+                if let Some(_turn) = self.turn_at_taking().await {
+                    let _ = self.take_own(run).await;
+                }
+            }
             Ended::Broken(message) => self.report(run, &message),
         }
     }
@@ -438,9 +523,10 @@ impl Worker {
     /// meets them and reads on.
     pub async fn signal(self: &Arc<Worker>, run: RunId, events: Vec<Event>) -> Result<(), Error> {
         for _ in 0..SIGNAL_TRIES {
-            let row = self.row(run).await?;
+            let row = self.outlast(|| self.row(run)).await?;
             let entry = Entry { seq: row.seq + 1, at: self.clock.now(), version: FORMAT, events: events.clone() };
-            match self.store.append(relais_store::Batch::said(row, entry)).await {
+            let batch = Batch::said(row, entry);
+            match self.outlast(|| self.store.append(batch.clone())).await {
                 Err(Error::Conflict { .. }) => {}
                 other => return other,
             }
@@ -478,17 +564,27 @@ fn only_time(awaits: &[String]) -> bool {
 }
 
 async fn heartbeat(worker: std::sync::Weak<Worker>) {
-    loop {
+    for beat in 1.. {
         tokio::time::sleep(HEARTBEAT).await;
         let Some(worker) = worker.upgrade() else { return };
-        if !locked(&worker.active).is_empty() {
-            let until = worker.clock.now() + LEASE_MS;
-            let _ = worker.store.renew(worker.owner.clone(), until).await;
-        }
+        // What fails now is tried again at the next beat.
+        let _ = worker.beat(beat).await;
     }
 }
 
 impl Worker {
+    async fn beat(self: &Arc<Worker>, beat: u64) -> Result<(), Error> {
+        self.lease.beat(self.clock.now());
+        let forgetful = self.lease.may_have_missed_something();
+        if forgetful || self.at_work() > 0 {
+            self.renew().await?;
+        }
+        if forgetful || beat.is_multiple_of(LOOK_AT_OWN) {
+            self.take_all_own().await?;
+        }
+        Ok(())
+    }
+
     /// Nobody else may be there to find it due, so a database in trouble is asked again.
     async fn wake(self: &Arc<Worker>, run: RunId, now: Millis) {
         if self.take_up(run).await.is_err() {
@@ -554,3 +650,7 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

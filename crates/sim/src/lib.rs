@@ -6,6 +6,8 @@
 pub mod chance;
 pub mod drive;
 pub mod faults;
+#[cfg(feature = "fleet")]
+pub mod fleet;
 pub mod laws;
 pub mod model;
 pub mod plans;

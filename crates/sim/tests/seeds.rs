@@ -11,6 +11,15 @@ fn the_first_seeds_keep_the_laws() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+// keeps the first promise where several processes share a database
+#[test]
+fn the_first_seeds_keep_the_laws_among_workers_that_share_a_store() {
+    let broken: Vec<String> = (1..=SEEDS)
+        .filter_map(|seed| relais_sim::fleet::check(seed).err().map(|law| format!("seed {seed}: {law}")))
+        .collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
 #[test]
 fn workflows_of_the_first_seeds_keep_their_plans_when_converted() {
     use relais_sim::plans::{Manner, converted, program, workflow};

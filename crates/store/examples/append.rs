@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relais_engine::{Entry, Event, FORMAT, RunId, RunStatus, Signal, Summary, Usage};
-use relais_store::{Batch, NewRun, Options, SqliteStore, Store};
+use relais_store::{Batch, NewRun, Options, SqliteStore, Store, Writer};
 use serde_json::Value;
 
 /// Bytes of one append, bare or as the JSON of an entry.
@@ -168,15 +168,8 @@ fn summary() -> Summary {
 }
 
 fn batch(run: RunId, seq: u64) -> Batch {
-    Batch {
-        run,
-        entry: entry(seq).into(),
-        summary: None,
-        release: false,
-        blobs: Vec::new(),
-        awaited: None,
-        listed: None,
-    }
+    let (writer, entry) = (Writer::of("somebody at work"), entry(seq).into());
+    Batch { run, writer, entry, summary: None, release: None, blobs: Vec::new(), awaited: None, listed: None }
 }
 
 fn entry(seq: u64) -> Entry {

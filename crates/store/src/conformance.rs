@@ -8,13 +8,14 @@ use std::sync::Arc;
 use relais_engine::{Entry, Event, FORMAT, Millis, RunId, RunStatus, Signal, Summary, Usage};
 use serde_json::json;
 
-use crate::{Batch, Claim, Error, NewRun, Store, Which};
+use crate::{Batch, Claim, Claimed, Error, NewRun, Store, Which, Writer};
 
 mod awaited;
 mod claims;
 mod contents;
 mod journal;
 mod listed;
+mod lost;
 mod marks;
 mod pages;
 mod prune;
@@ -35,11 +36,17 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     journal::numbers_are_checked(make().await).await;
     journal::a_conflict_leaves_nothing(make().await).await;
     journal::loads_after_a_number(make().await).await;
+    journal::the_same_append_again(make().await).await;
     journal::many_runs_at_once(make().await).await;
     journal::many_writers_on_one_run(make().await).await;
     journal::tail_sees_own_and_foreign_changes(make().await).await;
     claims::orphans_and_due_waits(make().await).await;
     claims::given_to_one_owner_only(make().await).await;
+    claims::answered_with_the_former_owner(make().await).await;
+    claims::a_late_owner_is_refused_by_its_number(make().await).await;
+    claims::a_late_owner_gives_nothing_of_the_new_one_up(make().await).await;
+    claims::the_patient_take_from_the_dead_alone(make().await).await;
+    claims::held_by_an_owner(make().await).await;
     claims::dead_and_expired_owners(make().await).await;
     claims::a_waiting_run_outlives_its_owner(make().await).await;
     claims::a_finished_run_outlives_its_owner(make().await).await;
@@ -67,6 +74,7 @@ pub async fn conformance(make: impl AsyncFn() -> Handles) {
     records::a_pruned_run_is_not_told(make().await).await;
     records::unfinished_runs_are_counted(make().await).await;
     records::the_own_tail_tells_no_change(make().await).await;
+    lost::answers(make().await).await;
     prune::old_roots_with_their_children(make().await).await;
     prune::named_roots_with_their_children(make().await).await;
     prune::blobs_shared_by_two_runs_stay(make().await).await;
@@ -107,15 +115,8 @@ pub(crate) fn new_run(summary: Summary) -> NewRun {
 }
 
 pub(crate) fn batch(run: RunId, seq: u64) -> Batch {
-    Batch {
-        run,
-        entry: entry(seq).into(),
-        summary: None,
-        release: false,
-        blobs: Vec::new(),
-        awaited: None,
-        listed: None,
-    }
+    let (writer, entry) = (Writer::outside(), entry(seq).into());
+    Batch { run, writer, entry, summary: None, release: None, blobs: Vec::new(), awaited: None, listed: None }
 }
 
 pub(crate) async fn started(store: &dyn Store, status: RunStatus) -> RunId {
@@ -127,7 +128,8 @@ pub(crate) async fn created(store: &dyn Store, summary: Summary) -> RunId {
 }
 
 pub(crate) fn claim(owner: &str, now: Millis, which: Which) -> Claim {
-    Claim { owner: owner.into(), now, lease_until: now + 100, dead: Vec::new(), which, limit: 10 }
+    let (owner, dead) = (owner.into(), Vec::new());
+    Claim { owner, now, lease_until: now + 100, dead, patient: false, which, limit: 10 }
 }
 
 /// The numbers a run has.

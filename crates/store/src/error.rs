@@ -10,11 +10,12 @@ pub enum Error {
     Changed(String),
     #[error("there is no {0}")]
     NotFound(String),
-    /// Locked or out of reach for now: nothing was written, try again.
+    /// Locked or out of reach for now: nothing was written, try again. A store that cannot tell finds out before it
+    /// answers.
     #[error("the database is busy: {0}")]
     Busy(String),
     /// No space, no permission, moved away: nothing is written until a person has mended it, then it goes on. The text
-    /// says what to do.
+    /// says what to do. Whether the last write is kept may show only then; to append the same again is safe.
     #[error("{0}")]
     OutOfReach(String),
     /// Damaged, or written by another program: it does not get better by itself. The text says what to do.

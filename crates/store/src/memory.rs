@@ -10,8 +10,8 @@ mod records;
 
 use crate::page;
 use crate::{
-    Awaited, Batch, Change, Claim, Document, DocumentKey, Edit, Error, Filter, Find, Listed, ListedRecord, NewRun,
-    Owner, Page, Prune, Pruned, Record, RecordKey, Reply, Row, Store, Which,
+    Awaited, Batch, Change, Claim, Claimed, Document, DocumentKey, Edit, Error, Filter, Find, Listed, ListedRecord,
+    NewRun, Owner, Page, Prune, Pruned, Record, RecordKey, Reply, Row, Store, Which, Writer,
 };
 
 /// Changes kept for a slow receiver before it loses the oldest.
@@ -102,8 +102,15 @@ impl Store for MemoryStore {
         })
     }
 
-    fn claim(&self, claim: Claim) -> Reply<'_, Vec<RunId>> {
+    fn claim(&self, claim: Claim) -> Reply<'_, Vec<Claimed>> {
         self.reply("claim", move |state| Ok(state.claim(&claim)))
+    }
+
+    fn held(&self, owner: Owner) -> Reply<'_, Vec<RunId>> {
+        self.reply("held", move |state| {
+            let unfinished = state.runs.values().filter(|held| !held.summary.status.is_final());
+            Ok(unfinished.filter(|held| held.owner.as_ref() == Some(&owner)).map(|held| held.summary.run).collect())
+        })
     }
 
     fn renew(&self, owner: Owner, until: Millis) -> Reply<'_, ()> {
@@ -252,6 +259,8 @@ struct State {
 struct Held {
     summary: Summary,
     entries: Vec<Entry>,
+    /// Who appended what comes behind the entries that the run was created with.
+    writers: BTreeMap<u64, Writer>,
     key: Option<String>,
     owner: Option<Owner>,
     blobs: BTreeSet<String>,
@@ -266,6 +275,12 @@ struct Held {
 impl Held {
     fn last(&self) -> u64 {
         self.entries.last().map_or(0, |entry| entry.seq)
+    }
+
+    /// Whether this very append was made before.
+    fn has(&self, batch: &Batch) -> bool {
+        let same_entry = self.entries.iter().any(|entry| *entry == *batch.entry);
+        same_entry && self.writers.get(&batch.entry.seq) == Some(&batch.writer)
     }
 
     fn is_ready(&self, now: Millis) -> bool {
@@ -297,7 +312,8 @@ impl State {
         let unreported = new.summary.status.is_final();
         let (summary, entries) = (new.summary, [vec![new.entry], new.more].concat());
         let seq = entries.len() as u64;
-        let held = Held { summary, entries, key: new.key, owner, blobs, awaited: Vec::new(), unreported, reported: 0 };
+        let (writers, awaited) = Default::default();
+        let held = Held { summary, entries, writers, key: new.key, owner, blobs, awaited, unreported, reported: 0 };
         self.runs.insert(run, held);
         self.news.push(Change { run, seq });
         Ok(run)
@@ -308,15 +324,16 @@ impl State {
         let seq = batch.entry.seq;
         let held = self.runs.get_mut(&run).ok_or_else(|| Error::NotFound(format!("run {run}")))?;
         if seq != held.last() + 1 {
-            return Err(Error::Conflict { run, seq });
+            return if held.has(&batch) { Ok(()) } else { Err(Error::Conflict { run, seq }) };
         }
         held.entries.push((*batch.entry).clone());
+        held.writers.insert(seq, batch.writer);
         held.blobs.extend(batch.blobs);
         if let Some(summary) = batch.summary {
             held.unreported = summary.status.is_final();
             held.summary = summary;
         }
-        if batch.release {
+        if batch.release.is_some() && batch.release == held.owner {
             held.owner = None;
         }
         if let Some(types) = batch.awaited {
@@ -362,8 +379,9 @@ impl State {
         owner
     }
 
-    fn claim(&mut self, claim: &Claim) -> Vec<RunId> {
-        let expired = self.leases.iter().filter(|(_, until)| **until <= claim.now).map(|(owner, _)| owner);
+    fn claim(&mut self, claim: &Claim) -> Vec<Claimed> {
+        let has_expired = |until: &Millis| !claim.patient && *until <= claim.now;
+        let expired = self.leases.iter().filter(|(_, until)| has_expired(until)).map(|(owner, _)| owner);
         let mut gone: BTreeSet<Owner> = expired.chain(&claim.dead).cloned().collect();
         // It may still be at work on what it holds.
         gone.remove(&claim.owner);
@@ -375,14 +393,17 @@ impl State {
         let is_free =
             |run: &RunId| self.runs.get(run).is_some_and(|held| held.owner.as_ref().is_none_or(|o| gone.contains(o)));
         let taken: Vec<RunId> = candidates.into_iter().filter(is_free).take(claim.limit).collect();
-        for run in &taken {
-            let owner = self.hold(claim.owner.clone(), claim.lease_until);
-            self.runs.entry(*run).and_modify(|held| held.owner = Some(owner));
-        }
+        let taken = taken.into_iter().map(|run| self.take(run, claim)).collect();
         if claim.which == Which::Any {
             self.leave_waiting(&gone);
         }
         taken
+    }
+
+    fn take(&mut self, run: RunId, claim: &Claim) -> Claimed {
+        let owner = self.hold(claim.owner.clone(), claim.lease_until);
+        let from = self.runs.get_mut(&run).and_then(|held| held.owner.replace(owner));
+        Claimed { run, from }
     }
 
     /// Whoever left a waiting run for good has nothing to do with it any more: its row says what it waits for.

@@ -16,6 +16,7 @@ mod prune;
 mod readers;
 mod records;
 mod schema;
+mod shape;
 mod trouble;
 mod upkeep;
 mod writer;
@@ -23,8 +24,8 @@ mod writer;
 use crate::Error;
 use crate::page;
 use crate::store::{
-    Awaited, Batch, Change, Claim, Document, DocumentKey, Edit, Filter, Find, NewRun, Owner, Page, Prune, Pruned,
-    Record, RecordKey, Reply, Row, Store,
+    Awaited, Batch, Change, Claim, Claimed, Document, DocumentKey, Edit, Filter, Find, NewRun, Owner, Page, Prune,
+    Pruned, Record, RecordKey, Reply, Row, Store,
 };
 use journal::{Addition, Opening};
 use place::Place;
@@ -141,8 +142,12 @@ impl Store for SqliteStore {
         Box::pin(self.readers.read(move |db| journal::load(db, run, after)))
     }
 
-    fn claim(&self, claim: Claim) -> Reply<'_, Vec<RunId>> {
+    fn claim(&self, claim: Claim) -> Reply<'_, Vec<Claimed>> {
         Box::pin(self.writer.write(Size::Several, move |db| claims::claim(db, &claim)))
+    }
+
+    fn held(&self, owner: Owner) -> Reply<'_, Vec<RunId>> {
+        Box::pin(self.readers.read(move |db| claims::held(db, &owner)))
     }
 
     fn renew(&self, owner: Owner, until: Millis) -> Reply<'_, ()> {

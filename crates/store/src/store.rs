@@ -12,8 +12,26 @@ use crate::Error;
 
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// Who works on a run: `host:pid:start`, unique per process.
+/// Who works on a run: a name that is unique per process.
 pub type Owner = String;
+
+/// Who appends, as entries carry it: two who come to the same entry in the same moment are told apart by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Writer(pub(crate) u32);
+
+impl Writer {
+    /// Whoever works on a run.
+    pub fn of(owner: &str) -> Writer {
+        let [a, b, c, d, ..] = *blake3::hash(owner.as_bytes()).as_bytes();
+        Writer(u32::from_be_bytes([a, b, c, d]))
+    }
+
+    /// Somebody outside, for one thing that is said.
+    pub fn outside() -> Writer {
+        let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
+        Writer(u32::from_be_bytes([a, b, c, d]))
+    }
+}
 
 pub trait Store: Send + Sync + 'static {
     /// Entry 1, what comes behind it, and the row of a new run, in one transaction. With a key that was used before (per user) nothing is
@@ -21,14 +39,20 @@ pub trait Store: Send + Sync + 'static {
     fn create(&self, new: NewRun) -> Reply<'_, RunId>;
 
     /// Durable when it returns. `Conflict` if `entry.seq` is not the next number of the run; nothing is written then.
+    /// The same entry by the same writer again is no conflict but the same append, whose answer was lost: nothing is
+    /// written, and whoever asks knows that it was. No append looks at a lease.
     fn append(&self, batch: Batch) -> Reply<'_, ()>;
 
     /// Entries with `seq > after`, in order.
     fn load(&self, run: RunId, after: u64) -> Reply<'_, Vec<Entry>>;
 
     /// Takes runs under a lease: those nobody works on (no owner, an expired lease, or an owner in `dead`) that are
-    /// pending or running, and those waiting whose time has come. One run is given to one owner only.
-    fn claim(&self, claim: Claim) -> Reply<'_, Vec<RunId>>;
+    /// pending or running, and those waiting whose time has come. One run is given to one owner only, who learns from
+    /// whom it was taken: that one may be late, not dead, and go on until it meets an entry of the new owner.
+    fn claim(&self, claim: Claim) -> Reply<'_, Vec<Claimed>>;
+
+    /// The unfinished runs that this owner has, by id: after a claim whose answer was lost nobody else knows of them.
+    fn held(&self, owner: Owner) -> Reply<'_, Vec<RunId>>;
 
     /// Prolongs all leases of an owner. A lease belongs to the owner, so a claim prolongs what it held before, too.
     fn renew(&self, owner: Owner, until: Millis) -> Reply<'_, ()>;
@@ -124,12 +148,13 @@ impl NewRun {
 #[derive(Debug, Clone)]
 pub struct Batch {
     pub run: RunId,
+    pub writer: Writer,
     /// Shared, so that trying again costs nothing.
     pub entry: Arc<Entry>,
     /// Present where the row has changed.
     pub summary: Option<Summary>,
-    /// Give up the lease in the same transaction.
-    pub release: bool,
+    /// This owner gives the run up in the same transaction, if it still has it.
+    pub release: Option<Owner>,
     /// Hashes of the blobs that the entry refers to; they stay as long as the run.
     pub blobs: Vec<String>,
     /// The types of events that the run waits for from now on; present where they have changed.
@@ -162,11 +187,12 @@ impl Listed {
 
 impl Batch {
     /// What somebody outside says to a run that stands as `row`. What the row says of it then is written in the same
-    /// transaction.
+    /// transaction. Whoever tries again after trouble does so with this very batch.
     pub fn said(row: Row, entry: Entry) -> Batch {
         let run = row.summary.run;
         let summary = row.summary.said(&entry.events, entry.at);
-        Batch { run, entry: entry.into(), summary, release: false, blobs: Vec::new(), awaited: None, listed: None }
+        let (writer, entry) = (Writer::outside(), entry.into());
+        Batch { run, writer, entry, summary, release: None, blobs: Vec::new(), awaited: None, listed: None }
     }
 }
 
@@ -177,8 +203,18 @@ pub struct Claim {
     pub lease_until: Millis,
     /// Owners known to be gone.
     pub dead: Vec<Owner>,
+    /// Leases that have run out still hold: only the dead are gone.
+    pub patient: bool,
     pub which: Which,
     pub limit: usize,
+}
+
+/// A run that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimed {
+    pub run: RunId,
+    /// Who had it until now; none if nobody did.
+    pub from: Option<Owner>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -164,3 +164,35 @@ impl Damage {
         bytes.len()
     }
 }
+
+/// As a program left it whose tables had version 2: one run waits for a person, one for an event, one has ended.
+fn home_of_version_2() -> (Home, Connection) {
+    let home = Home::new();
+    let db = Connection::open(home.database()).unwrap();
+    db.execute_batch(include_str!("../../../../tests/databases/version-2.sql")).unwrap();
+    (home, db)
+}
+
+#[test]
+fn a_database_of_an_earlier_build_goes_on() {
+    let (home, db) = home_of_version_2();
+    drop(db);
+    let listed = home.relais(&["runs"]).expect(0);
+    assert!(["ask", "quick", "done"].iter().all(|name| listed.stdout.contains(name)), "{listed:?}");
+    let run = "01a1e50f-f0cb-7180-afed-8ecbde6cb2df";
+    home.relais(&["answer", run, "--step", "go", "yes"]).expect(0);
+    let trace = home.relais(&["show", run, "--json"]).expect(0).json();
+    assert_eq!((&trace["status"], &trace["output"]["value"]), (&"completed".into(), &"yes".into()), "{trace:#}");
+    let doctor = home.relais(&["doctor"]).expect(0);
+    assert!(doctor.stdout.contains("is sound"), "{doctor:?}");
+}
+
+#[test]
+fn tables_that_are_not_what_their_version_says_are_named() {
+    let (home, db) = home_of_version_2();
+    db.execute_batch("ALTER TABLE runs DROP COLUMN reported").unwrap();
+    let told = ["the table runs has no column reported", "restore a backup"];
+    home.relais(&["runs"]).expect(1).says(&told);
+    let doctor = home.relais(&["doctor"]).expect(1);
+    assert!(told.iter().all(|part| doctor.stdout.contains(part)), "{doctor:?}");
+}

@@ -93,7 +93,10 @@ impl Store for Shelf {
     fn load(&self, _: RunId, _: u64) -> Reply<'_, Vec<Entry>> {
         absent()
     }
-    fn claim(&self, _: Claim) -> Reply<'_, Vec<RunId>> {
+    fn claim(&self, _: Claim) -> Reply<'_, Vec<Claimed>> {
+        absent()
+    }
+    fn held(&self, _: Owner) -> Reply<'_, Vec<RunId>> {
         absent()
     }
     fn renew(&self, _: Owner, _: i64) -> Reply<'_, ()> {

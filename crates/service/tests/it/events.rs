@@ -9,7 +9,7 @@ use relais_engine::{Entry, Event, FORMAT, RunId, RunStatus, Signal, Summary, Usa
 use relais_runtime::clock::SystemClock;
 use relais_runtime::settings::{Provider, Settings};
 use relais_service::{Config, Happened, NewWorkflow, Service, Start, Written};
-use relais_store::{Batch, Fault, MemoryStore, NewRun, Store};
+use relais_store::{Batch, Fault, MemoryStore, NewRun, Store, Writer};
 use relais_testkit::{Behaviour, ModelServer};
 use serde_json::json;
 
@@ -71,11 +71,9 @@ async fn add_waiting(store: &MemoryStore, user: &str, event: String) {
     let entry = |seq| Entry { seq, at: 1, version: FORMAT, events: events.clone() };
     let new = NewRun { entry: entry(1), more: Vec::new(), summary, key: None, lease: None, blobs: Vec::new() };
     store.create(new).await.unwrap();
-    let (entry, awaited) = (entry(2).into(), Some(vec![event]));
-    store
-        .append(Batch { run, entry, summary: None, release: false, blobs: Vec::new(), awaited, listed: None })
-        .await
-        .unwrap();
+    let (writer, entry, awaited) = (Writer::outside(), entry(2).into(), Some(vec![event]));
+    let (summary, release, blobs, listed) = (None, None, Vec::new(), None);
+    store.append(Batch { run, writer, entry, summary, release, blobs, awaited, listed }).await.unwrap();
 }
 
 fn open(folder: &tempfile::TempDir, store: Arc<MemoryStore>) -> Service {

@@ -1,10 +1,12 @@
-//! Proves the laws of the core over many seeds: `relais-simulate --seeds 10000 [--from 1]`, or `--seed 17` to see
-//! what one seed does. Exit code 1 if a law is broken, 2 for wrong arguments.
+//! Proves the laws of the core over many seeds, of one run and of workers that share a store:
+//! `relais-simulate --seeds 10000 [--from 1]`, or `--seed 17` to see what one seed does. Exit code 1 if a law is broken,
+//! 2 for wrong arguments.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use relais_sim::{laws, plans};
+use relais_engine::RunStatus;
+use relais_sim::{fleet, laws, plans};
 
 const USAGE: &str = "relais-simulate --seeds N [--from S] | --seed S";
 /// Enough to see a pattern; the rest would only scroll.
@@ -48,11 +50,11 @@ fn many(from: u64, count: u64) -> ExitCode {
     let mut broken = Vec::new();
     let mut ended = std::collections::BTreeMap::new();
     for seed in from..from.saturating_add(count) {
-        match laws::check(seed) {
+        match checked(seed) {
             Ok(statuses) => statuses.into_iter().for_each(|status| *ended.entry(status.word()).or_insert(0u64) += 1),
-            Err(breach) => {
+            Err(law) => {
                 if broken.len() < MAX_SHOWN {
-                    say(&format!("seed {seed}: {}", breach.law.lines().next().unwrap_or_default()));
+                    say(&format!("seed {seed}: {}", law.lines().next().unwrap_or_default()));
                 }
                 broken.push(seed);
             }
@@ -70,16 +72,22 @@ fn many(from: u64, count: u64) -> ExitCode {
 }
 
 fn one(seed: u64) -> ExitCode {
-    match laws::check(seed) {
+    match checked(seed) {
         Ok(_) => {
             say(&format!("{:#}\nseed {seed} keeps the laws", plans::workflow(seed, plans::Manner::Wild)));
             ExitCode::SUCCESS
         }
-        Err(breach) => {
-            say(&format!("{}\n{}", breach.workflow, breach.law));
+        Err(law) => {
+            say(&law);
             ExitCode::FAILURE
         }
     }
+}
+
+/// How the runs of a seed ended, by themselves and among workers; or the law that it breaks and all there is to see.
+fn checked(seed: u64) -> Result<Vec<RunStatus>, String> {
+    let alone = laws::check(seed).map_err(|breach| format!("{}\n{}", breach.law, breach.workflow))?;
+    Ok([alone, fleet::check(seed)?].concat())
 }
 
 /// A closed pipe is no reason to stop.

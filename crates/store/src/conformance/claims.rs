@@ -10,7 +10,7 @@ use crate::Filter;
 
 async fn claimed(store: &dyn Store, claim: Claim) -> BTreeSet<RunId> {
     let runs = store.claim(claim).await.unwrap();
-    let set: BTreeSet<RunId> = runs.iter().copied().collect();
+    let set: BTreeSet<RunId> = runs.iter().map(|claimed| claimed.run).collect();
     assert_eq!(set.len(), runs.len(), "no run is given twice");
     set
 }
@@ -52,13 +52,80 @@ pub(super) async fn given_to_one_owner_only(Handles { here, there }: Handles) {
                 if some.is_empty() {
                     return mine;
                 }
-                mine.extend(some);
+                mine.extend(some.into_iter().map(|claimed| claimed.run));
             }
         });
     }
     let given = tasks.join_all().await.concat();
     assert_eq!(given.len(), runs.len(), "none twice");
     assert_eq!(given.into_iter().collect::<BTreeSet<_>>(), runs, "all of them");
+}
+
+pub(super) async fn answered_with_the_former_owner(Handles { here, there }: Handles) {
+    let run = started(&*here, Running).await;
+    let taken = |from: Option<&str>| Ok(vec![Claimed { run, from: from.map(str::to_owned) }]);
+    assert_eq!(here.claim(claim("a", 10, Which::Any)).await, taken(None), "nobody had it");
+    assert_eq!(there.claim(claim("b", 110, Which::One(run))).await, taken(Some("a")), "its lease had run out");
+    let dead = Claim { dead: vec!["b".into()], ..claim("c", 120, Which::Any) };
+    assert_eq!(here.claim(dead).await, taken(Some("b")), "it was dead");
+    here.release(run, "c".into()).await.unwrap();
+    assert_eq!(there.claim(claim("d", 130, Which::Tree(run))).await, taken(None), "it was given up");
+}
+
+/// The journal is the fence: a late owner may append until the new one has, and never again.
+pub(super) async fn a_late_owner_is_refused_by_its_number(Handles { here, there }: Handles) {
+    let run = started(&*here, Running).await;
+    let by = |owner: &str, seq: u64| Batch { writer: Writer::of(owner), ..batch(run, seq) };
+    claimed(&*here, claim("late", 10, Which::Any)).await;
+    claimed(&*there, claim("new", 110, Which::Any)).await;
+    here.append(by("late", 2)).await.unwrap();
+    assert_conflict(there.append(by("new", 2)).await, run, 2);
+    there.append(by("new", 3)).await.unwrap();
+    assert_conflict(here.append(by("late", 3)).await, run, 3);
+    assert_eq!(here.append(by("late", 2)).await, Ok(()), "what it has written, it has written");
+}
+
+pub(super) async fn a_late_owner_gives_nothing_of_the_new_one_up(Handles { here, there }: Handles) {
+    let run = started(&*here, Running).await;
+    claimed(&*here, claim("late", 10, Which::Any)).await;
+    claimed(&*there, claim("new", 110, Which::Any)).await;
+    here.append(Batch { release: Some("late".into()), ..batch(run, 2) }).await.unwrap();
+    here.release(run, "late".into()).await.unwrap();
+    assert_eq!(there.held("new".into()).await, Ok(vec![run]));
+    let last = Batch { release: Some("new".into()), ..batch(run, 3) };
+    there.append(last.clone()).await.unwrap();
+    assert_eq!(there.held("new".into()).await, Ok(vec![]));
+    claimed(&*there, claim("new", 120, Which::Any)).await;
+    there.append(last).await.unwrap();
+    assert_eq!(there.held("new".into()).await, Ok(vec![run]), "the same append again gives nothing up");
+}
+
+pub(super) async fn the_patient_take_from_the_dead_alone(Handles { here, there }: Handles) {
+    let run = started(&*here, Running).await;
+    claimed(&*here, claim("a", 10, Which::Any)).await;
+    let patient = |which: Which| Claim { patient: true, ..claim("b", 500, which) };
+    for which in [Which::Any, Which::Tree(run), Which::One(run)] {
+        assert_eq!(claimed(&*there, patient(which)).await, [].into(), "its lease has run out, and it may be there");
+    }
+    let free = started(&*here, Pending).await;
+    assert_eq!(claimed(&*there, patient(Which::Any)).await, [free].into(), "nobody had it");
+    let dead = Claim { dead: vec!["a".into()], ..patient(Which::Any) };
+    assert_eq!(claimed(&*there, dead).await, [run].into());
+}
+
+pub(super) async fn held_by_an_owner(Handles { here, there }: Handles) {
+    let leased = |status| NewRun { lease: Some(("a".into(), 100)), ..new_run(summary(run(), status)) };
+    let pending = here.create(leased(Pending)).await.unwrap();
+    here.create(leased(Completed)).await.unwrap();
+    started(&*here, Running).await;
+    let waiting = waiting_until(&*here, None).await;
+    claimed(&*here, claim("a", 10, Which::One(waiting))).await;
+    let mut held = there.held("a".into()).await.unwrap();
+    held.sort_unstable();
+    let mut expected = vec![pending, waiting];
+    expected.sort_unstable();
+    assert_eq!(held, expected, "what has not ended");
+    assert_eq!(there.held("nobody".into()).await, Ok(vec![]));
 }
 
 pub(super) async fn dead_and_expired_owners(Handles { here, there }: Handles) {
@@ -126,7 +193,7 @@ pub(super) async fn released_with_the_last_entry(Handles { here, there }: Handle
     here.release(run, "a".into()).await.unwrap();
     assert_eq!(claimed(&*there, claim("b", 10, Which::Any)).await, [run].into());
     let waiting = Summary { wake_at: Some(50), ..summary(run, Waiting) };
-    there.append(Batch { summary: Some(waiting), release: true, ..batch(run, 2) }).await.unwrap();
+    there.append(Batch { summary: Some(waiting), release: Some("b".into()), ..batch(run, 2) }).await.unwrap();
     assert!(here.owners().await.unwrap().is_empty());
     assert_eq!(claimed(&*here, claim("a", 50, Which::Any)).await, [run].into());
     let done = Some(summary(run, Completed));

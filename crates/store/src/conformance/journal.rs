@@ -59,7 +59,7 @@ pub(super) async fn a_conflict_leaves_nothing(Handles { here, .. }: Handles) {
     let run = started(&*here, RunStatus::Running).await;
     let hash = here.put_blob(b"kept".to_vec()).await.unwrap();
     let done = Some(summary(run, RunStatus::Completed));
-    let late = Batch { summary: done, release: true, blobs: vec![hash], ..batch(run, 7) };
+    let late = Batch { summary: done, release: Some("a".into()), blobs: vec![hash], ..batch(run, 7) };
     assert_conflict(here.append(late).await, run, 7);
     let page = here.list(Filter { run: Some(run), ..Filter::default() }).await.unwrap();
     assert_eq!((page.rows[0].summary.status, page.rows[0].seq), (RunStatus::Running, 1));
@@ -76,6 +76,26 @@ pub(super) async fn loads_after_a_number(Handles { here, there }: Handles) {
     assert_eq!(there.load(run, 5).await.unwrap(), []);
     assert_eq!(there.load(run, u64::MAX).await.unwrap(), []);
     assert_eq!(there.load(super::run(), 0).await.unwrap(), []);
+}
+
+/// An append whose answer was lost is made again: by whoever made it, and by somebody who came to the same entry.
+pub(super) async fn the_same_append_again(Handles { here, there }: Handles) {
+    let run = started(&*here, RunStatus::Running).await;
+    let (mine, mut tail) = (batch(run, 2), here.tail());
+    here.append(mine.clone()).await.unwrap();
+    assert_eq!(here.append(mine.clone()).await, Ok(()), "the same entry by the same writer");
+    assert_eq!(there.append(mine.clone()).await, Ok(()), "by another way, too");
+    assert_conflict(here.append(batch(run, 2)).await, run, 2);
+    let other = Batch { entry: Entry { at: 5, ..entry(2) }.into(), ..mine.clone() };
+    assert_conflict(here.append(other).await, run, 2);
+    there.append(batch(run, 3)).await.unwrap();
+    assert_eq!(here.append(mine.clone()).await, Ok(()), "whoever came behind it");
+    let later = Batch { entry: entry(3).into(), ..mine };
+    assert_conflict(here.append(later).await, run, 3);
+    assert_eq!(numbers(&*there, run).await, [1, 2, 3]);
+    assert_eq!(next(&mut tail).await, Change { run, seq: 2 });
+    here.append(batch(run, 4)).await.unwrap();
+    while next(&mut tail).await != (Change { run, seq: 4 }) {}
 }
 
 const RUNS: usize = 64;

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 use super::journal::{hold, id, run_id};
 use super::trouble::Trouble;
 use super::writer::Written;
-use crate::{Claim, Owner, Which};
+use crate::{Claim, Claimed, Owner, Which};
 
 const DUE: &str = "SELECT run, owner FROM runs INDEXED BY runs_due WHERE status = 'waiting' AND wake_at IS NOT NULL \
      AND wake_at <= ?1 ORDER BY wake_at";
@@ -27,7 +27,7 @@ const TREE: &str = "WITH RECURSIVE tree(run) AS (SELECT ?1 UNION SELECT runs.run
      ON runs.parent = tree.run) SELECT runs.run, runs.owner FROM tree CROSS JOIN runs ON runs.run = tree.run \
      WHERE status IN ('pending', 'running') OR (status = 'waiting' AND wake_at <= ?2)";
 
-pub(super) fn claim(db: &Connection, claim: &Claim) -> Result<Written<Vec<RunId>>, Trouble> {
+pub(super) fn claim(db: &Connection, claim: &Claim) -> Result<Written<Vec<Claimed>>, Trouble> {
     let Owners { alive, gone } = known(db, claim)?;
     let mut taken = Taken { alive: &alive, limit: claim.limit, runs: Vec::new() };
     match claim.which {
@@ -36,7 +36,7 @@ pub(super) fn claim(db: &Connection, claim: &Claim) -> Result<Written<Vec<RunId>
         Which::Any => any(db, claim.now, &gone, &mut taken)?,
     }
     let runs = taken.runs;
-    for run in &runs {
+    for Claimed { run, .. } in &runs {
         let mut statement = db.prepare_cached("UPDATE runs SET owner = ?2 WHERE run = ?1")?;
         statement.execute(params![id(run), claim.owner])?;
     }
@@ -70,11 +70,19 @@ pub(super) fn owners(db: &Connection) -> Result<Vec<Owner>, Trouble> {
     Ok(owners.collect::<Result<_, _>>()?)
 }
 
+pub(super) fn held(db: &Connection, owner: &str) -> Result<Vec<RunId>, Trouble> {
+    let sql = "SELECT run FROM runs INDEXED BY runs_held WHERE owner = ?1 AND owner IS NOT NULL \
+         AND status IN ('pending', 'running', 'waiting') ORDER BY run";
+    let mut statement = db.prepare_cached(sql)?;
+    let runs = statement.query_map([owner], |row| run_id(row, 0))?;
+    Ok(runs.collect::<Result<_, _>>()?)
+}
+
 /// What has been chosen so far.
 struct Taken<'a> {
     alive: &'a BTreeSet<Owner>,
     limit: usize,
-    runs: Vec<RunId>,
+    runs: Vec<Claimed>,
 }
 
 impl Taken<'_> {
@@ -83,9 +91,9 @@ impl Taken<'_> {
     }
 
     fn consider(&mut self, row: &SqlRow<'_>) -> rusqlite::Result<()> {
-        let owner: Option<Owner> = row.get(1)?;
-        if owner.is_none_or(|owner| !self.alive.contains(&owner)) {
-            self.runs.push(run_id(row, 0)?);
+        let from: Option<Owner> = row.get(1)?;
+        if from.as_ref().is_none_or(|owner| !self.alive.contains(owner)) {
+            self.runs.push(Claimed { run: run_id(row, 0)?, from });
         }
         Ok(())
     }
@@ -106,8 +114,8 @@ struct Owners {
 fn known(db: &Connection, claim: &Claim) -> rusqlite::Result<Owners> {
     let mut alive = BTreeSet::from([claim.owner.clone()]);
     let mut gone: BTreeSet<Owner> = claim.dead.iter().filter(|dead| **dead != claim.owner).cloned().collect();
-    let mut statement = db.prepare_cached("SELECT owner, lease_until > ?1 FROM owners")?;
-    let mut rows = statement.query([claim.now])?;
+    let mut statement = db.prepare_cached("SELECT owner, ?2 OR lease_until > ?1 FROM owners")?;
+    let mut rows = statement.query(params![claim.now, claim.patient])?;
     while let Some(row) = rows.next()? {
         let owner: Owner = row.get(0)?;
         let holds: bool = row.get(1)?;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::records::{self, Roll};
 use super::trouble::Trouble;
 use super::writer::{Size, Written};
-use crate::{Batch, Change, Error, NewRun, Owner};
+use crate::{Batch, Change, Error, NewRun, Owner, Writer};
 
 /// An entry as it is stored. Made on the caller's thread, so that the writer only writes.
 pub(super) struct Line {
@@ -71,9 +71,10 @@ impl Opening {
 
 pub(super) struct Addition {
     run: RunId,
+    writer: Writer,
     line: Line,
     card: Option<Card>,
-    release: bool,
+    release: Option<Owner>,
     blobs: Vec<String>,
     awaited: Option<Vec<String>>,
     listed: Option<Roll>,
@@ -84,13 +85,14 @@ impl Addition {
         let line = Line::of(&batch.entry)?;
         let card = batch.summary.map(Card::of).transpose()?;
         let listed = batch.listed.map(Roll::of).transpose()?;
-        let Batch { run, release, blobs, awaited, .. } = batch;
-        Ok(Addition { run, line, card, release, blobs, awaited, listed })
+        let Batch { run, writer, release, blobs, awaited, .. } = batch;
+        Ok(Addition { run, writer, line, card, release, blobs, awaited, listed })
     }
 
     pub(super) fn size(&self) -> Size {
-        let no_lists = self.awaited.is_none() && self.listed.is_none();
-        let only_the_entry = self.card.is_none() && !self.release && self.blobs.is_empty() && no_lists;
+        let has_rows = self.card.is_some() || self.release.is_some();
+        let has_lists = self.awaited.is_some() || self.listed.is_some();
+        let only_the_entry = !has_rows && !has_lists && self.blobs.is_empty();
         if only_the_entry { Size::Statement } else { Size::Several }
     }
 }
@@ -98,7 +100,8 @@ impl Addition {
 const INSERT_ENTRY: &str = "INSERT INTO entries (run, seq, at, version, events) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 /// Only where the number is the next one.
-const APPEND_ENTRY: &str = "INSERT INTO entries (run, seq, at, version, events) SELECT ?1, ?2, ?3, ?4, ?5 \
+const APPEND_ENTRY: &str = "INSERT INTO entries (run, seq, at, version, events, writer) \
+     SELECT ?1, ?2, ?3, ?4, ?5, ?6 \
      WHERE (SELECT max(seq) FROM entries WHERE run = ?1) = ?2 - 1";
 
 const INSERT_RUN: &str = "INSERT INTO runs (run, workflow, plan, user, thread, parent, status, started_at, ended_at, \
@@ -144,16 +147,17 @@ pub(super) fn create(db: &Connection, opening: &Opening) -> Result<Written<RunId
 }
 
 pub(super) fn append(db: &Connection, addition: &Addition) -> Result<Written<()>, Trouble> {
-    let Addition { run, line, .. } = addition;
+    let Addition { run, writer, line, .. } = addition;
     let mut statement = db.prepare_cached(APPEND_ENTRY)?;
-    if statement.execute(params![id(run), line.seq, line.at, line.version, line.events])? == 0 {
-        return Err(refusal(db, *run, line.seq)?);
+    if statement.execute(params![id(run), line.seq, line.at, line.version, line.events, writer.0])? == 0 {
+        return if is_there(db, addition)? { Ok(Written::quietly(())) } else { Err(refusal(db, *run, line.seq)?) };
     }
     if let Some(card) = &addition.card {
         update_run(db, card)?;
     }
-    if addition.release {
-        db.prepare_cached("UPDATE runs SET owner = NULL WHERE run = ?1")?.execute([id(run)])?;
+    if let Some(owner) = &addition.release {
+        let sql = "UPDATE runs SET owner = NULL WHERE run = ?1 AND owner = ?2";
+        db.prepare_cached(sql)?.execute(params![id(run), owner])?;
     }
     use_blobs(db, *run, &addition.blobs)?;
     if let Some(types) = &addition.awaited {
@@ -293,6 +297,16 @@ fn await_events(db: &Connection, run: RunId, types: &[String]) -> rusqlite::Resu
         db.prepare_cached(sql)?.execute(params![id(&run), event])?;
     }
     Ok(())
+}
+
+/// Whether this very append was made before, and only its answer was lost.
+fn is_there(db: &Connection, addition: &Addition) -> rusqlite::Result<bool> {
+    let Addition { run, writer, line, .. } = addition;
+    let sql =
+        "SELECT writer IS ?3 AND at = ?4 AND version = ?5 AND events = ?6 FROM entries WHERE run = ?1 AND seq = ?2";
+    let mut statement = db.prepare_cached(sql)?;
+    let values = params![id(run), line.seq, writer.0, line.at, line.version, line.events];
+    Ok(statement.query_row(values, |row| row.get(0)).optional()?.unwrap_or(false))
 }
 
 /// Why an entry was not taken.

@@ -6,11 +6,17 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::trouble::Trouble;
-use super::{Durability, Options};
+use super::{Durability, Options, shape};
 use crate::Error;
 
-/// Forward only, one step per released version; the position is the version it starts from.
-const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+/// Forward only, one step per change; the position is the version it starts from. A step that has been in anybody's
+/// hands is never edited: `a_step_stays_as_it_is` holds on to that.
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 /// Made anew whenever they or the tables have changed, so that they have no versions.
 const VIEWS: &str = include_str!("schema/views.sql");
 const CREATE_VIEW: &str = "CREATE VIEW ";
@@ -85,22 +91,58 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 /// Brings the tables and views to this program's version, in one transaction.
 pub(super) fn migrate(db: &Connection, path: &Path) -> Result<(), Trouble> {
     let views = blake3::hash(VIEWS.as_bytes()).to_hex();
-    if version(db, path)? == MIGRATIONS.len() && noted(db, "views_hash")?.as_deref() == Some(views.as_str()) {
+    if version(db, path)? == MIGRATIONS.len()
+        && noted(db, "views_hash")?.as_deref() == Some(views.as_str())
+        && noted(db, "schema_hash")? == Some(schema_mark(db)?)
+    {
         return Ok(());
     }
     db.execute_batch("BEGIN IMMEDIATE")?;
-    let outcome = steps(db, path).and_then(|()| Ok(make_views(db, &views)?));
+    let outcome = steps(db, path).and_then(|()| {
+        make_views(db, &views)?;
+        Ok(note(db, "schema_hash", &schema_mark(db)?)?)
+    });
     db.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     outcome
 }
 
 fn steps(db: &Connection, path: &Path) -> Result<(), Trouble> {
     // Another process may have been faster.
-    for step in MIGRATIONS.iter().skip(version(db, path)?) {
+    let from = version(db, path)?;
+    if from > 0 {
+        must_be(db, from, path)?;
+    }
+    for step in MIGRATIONS.iter().skip(from) {
         db.execute_batch(step)?;
     }
     let version = MIGRATIONS.len();
     Ok(db.execute_batch(&format!("PRAGMA user_version = {version}; PRAGMA application_id = {APPLICATION_ID};"))?)
+}
+
+/// The tables are those of the version that the file says it has; no step could be built on others.
+fn must_be(db: &Connection, version: usize, path: &Path) -> Result<(), Trouble> {
+    let lacks = shape::mend(db, version)?;
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "the database {} says that its tables have version {version}, but they are others: {}; it was made by a build of \
+         this program that was never released, or changed by hand: restore a backup, or move the file away to start afresh",
+        path.display(),
+        lacks.join(", ")
+    );
+    Err(Error::Unusable(text).into())
+}
+
+/// Which steps made the tables, and SQLite's own count of changes of them since: as long as both are as noted, the
+/// tables are what this program expects and need not be looked at.
+fn schema_mark(db: &Connection) -> rusqlite::Result<String> {
+    let mut steps = blake3::Hasher::new();
+    for step in MIGRATIONS {
+        steps.update(step.as_bytes());
+    }
+    let changes: i64 = db.query_row("PRAGMA schema_version", [], |row| row.get(0))?;
+    Ok(format!("{} {changes}", steps.finalize().to_hex()))
 }
 
 /// Replaces the views that this program has made; those that a person has added stay.
@@ -166,6 +208,14 @@ fn limit_size(db: &Connection, bytes: u64) -> rusqlite::Result<()> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    // A step that somebody has run is history: a change is a step of its own. A new step adds its line here.
+    #[test]
+    fn a_step_stays_as_it_is() {
+        let hashes: Vec<String> =
+            MIGRATIONS.iter().map(|s| blake3::hash(s.as_bytes()).to_hex()[..16].to_owned()).collect();
+        assert_eq!(hashes, ["34bd9cd1c067f4e9", "94523ed609ea45a5", "822c75705e68add4", "2b9e05d690794fca"]);
+    }
 
     // Somebody looks all the time while somebody else makes the tables.
     #[test]

@@ -331,6 +331,79 @@ async fn runs_that_waited_for_events_in_version_1_are_found() {
     }
 }
 
+/// A file as a program of its version made it, from its statements.
+fn made_of(sql: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    rusqlite::Connection::open(path(&folder)).unwrap().execute_batch(sql).unwrap();
+    folder
+}
+
+const VERSION_2: &str = include_str!("../../../../tests/databases/version-2.sql");
+
+#[tokio::test]
+async fn a_file_of_version_2_is_brought_forward_and_goes_on() {
+    let folder = made_of(VERSION_2);
+    let store = open(&folder).unwrap();
+    let page = store.list(Filter::default()).await.unwrap();
+    let rows: Vec<_> =
+        page.rows.iter().map(|row| (row.summary.workflow.as_str(), row.summary.status, row.seq)).collect();
+    let expected =
+        [("done", RunStatus::Completed, 2), ("quick", RunStatus::Waiting, 2), ("ask", RunStatus::Waiting, 2)];
+    assert_eq!(rows, expected);
+    let run = page.rows[2].summary.run;
+    let old = store.load(run, 1).await.unwrap().remove(0);
+    let again = Batch { entry: Arc::new(old), ..batch(run, 2) };
+    assert_eq!(store.append(again).await, Err(Error::Conflict { run, seq: 2 }), "nobody is known to have written it");
+    let next = batch(run, 3);
+    store.append(next.clone()).await.unwrap();
+    store.append(next).await.unwrap();
+    assert_eq!(numbers(&store, run).await, [1, 2, 3]);
+    assert_eq!(store.check().await, Ok(Vec::new()));
+    drop(store);
+    assert_eq!(schema_of(&folder), schema_of_a_new_file(), "the same tables as in a new file");
+}
+
+/// What builds have left behind that called other tables by the same number.
+#[tokio::test]
+async fn tables_that_are_not_what_their_number_says_are_refused_by_name() {
+    let table = [
+        ("DROP TABLE awaited_events", "there is no table awaited_events"),
+        ("ALTER TABLE runs DROP COLUMN reported", "the table runs has no column reported"),
+        (
+            "ALTER TABLE runs DROP COLUMN root; ALTER TABLE runs ADD COLUMN root TEXT",
+            "runs.root is `TEXT` instead of `INTEGER NOT NULL DEFAULT 1`",
+        ),
+    ];
+    for (change, told) in table {
+        // Indexes keep a column from being dropped.
+        let free = "DROP INDEX runs_status; DROP INDEX runs_user; DROP INDEX runs_user_workflow; \
+             DROP INDEX runs_user_thread;";
+        let folder = made_of(&format!("{VERSION_2}; {free} {change}"));
+        let before = schema_of(&folder);
+        assert_unusable(open(&folder), told);
+        assert_unusable(open(&folder), "version 2");
+        assert_eq!(schema_of(&folder), before, "nothing was changed");
+    }
+}
+
+#[tokio::test]
+async fn a_file_whose_tables_were_changed_since_is_looked_at_again() {
+    let folder = made_of(VERSION_2);
+    let store = open(&folder).unwrap();
+    let other = rusqlite::Connection::open(path(&folder)).unwrap();
+    other.execute_batch("DROP INDEX runs_due; DROP INDEX runs_user; CREATE INDEX runs_user ON runs (user)").unwrap();
+    let told = ["runs_due", "runs_user"].map(|name| format!("the index {name} is not as it should be"));
+    assert_eq!(store.check().await.unwrap(), told);
+    drop(store);
+    // Nothing is in an index that is not in its table.
+    drop(open(&folder).unwrap());
+    assert_eq!(schema_of(&folder), schema_of_a_new_file());
+    other.execute_batch("CREATE TABLE notes_of_a_person (text)").unwrap();
+    drop(open(&folder).unwrap());
+    other.execute_batch("DROP TABLE notes_of_a_person; ALTER TABLE entries RENAME COLUMN writer TO author").unwrap();
+    assert_unusable(open(&folder), "the table entries has no column writer");
+}
+
 /// Every table and index as SQLite tells it, without what a person added.
 fn schema_of(folder: &TempDir) -> Vec<(String, String)> {
     let db = rusqlite::Connection::open(path(folder)).unwrap();

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use relais_engine::Millis;
 use rusqlite::Connection;
-use rusqlite::backup::Backup;
+use rusqlite::backup::{Backup, StepResult};
 
 use super::trouble::Trouble;
 use super::writer::Written;
+use super::{schema, shape};
 use crate::Error;
 
-/// Pages copied before others get a turn at the file, and the pause that gives it to them.
+/// Pages copied in one go: 4 MiB.
 const BACKUP_PAGES: i32 = 1_024;
-const BACKUP_PAUSE: Duration = Duration::from_millis(1);
+/// Pause where somebody holds the new file: a virus scanner, say.
+const BACKUP_PAUSE: Duration = Duration::from_millis(10);
 /// Findings of each kind that are listed; a damaged file may have millions.
 const MAX_FINDINGS: usize = 20;
 
@@ -40,13 +42,26 @@ pub(super) fn backup(db: &Connection, to: &Path) -> Result<(), Trouble> {
         _ => {}
     }
     crate::private::create_file(part).map_err(unwritable)?;
-    copy(db, part).map_err(|error| Trouble::from(error).tell(part))?;
+    copy(db, part, || {}).map_err(|error| Trouble::from(error).tell(part))?;
     std::fs::rename(part, to).map_err(|error| unwritable(error).into())
 }
 
-fn copy(db: &Connection, part: &Path) -> rusqlite::Result<()> {
+/// As the database is now, whatever is written meanwhile: without a transaction around it SQLite would begin anew at
+/// every write of another connection, and never end on a server that works. Nobody waits for a reader.
+fn copy(db: &Connection, part: &Path, mut between: impl FnMut()) -> rusqlite::Result<()> {
     let mut copy = Connection::open(part)?;
-    Backup::new(db, &mut copy)?.run_to_completion(BACKUP_PAGES, BACKUP_PAUSE, None)?;
+    let now = db.unchecked_transaction()?;
+    // A transaction sees the database as it is at its first read.
+    now.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    let backup = Backup::new(&now, &mut copy)?;
+    loop {
+        match backup.step(BACKUP_PAGES)? {
+            StepResult::Done => break,
+            StepResult::More => between(),
+            _ => std::thread::sleep(BACKUP_PAUSE),
+        }
+    }
+    drop(backup);
     copy.close().map_err(|(_, error)| error)
 }
 
@@ -66,6 +81,7 @@ pub(super) fn check(db: &Connection) -> Result<Vec<String>, Trouble> {
     let told = statement.query_map([], |row| row.get::<_, String>(0))?;
     let mut findings: Vec<String> = told.collect::<Result<_, _>>()?;
     findings.retain(|finding| finding != "ok");
+    findings.extend(shape::lacks(db, schema::MIGRATIONS.len())?);
     if !findings.is_empty() {
         return Ok(findings);
     }
@@ -76,4 +92,36 @@ pub(super) fn check(db: &Connection) -> Result<Vec<String>, Trouble> {
         }
     }
     Ok(findings)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::{Options, schema};
+    use super::*;
+
+    /// Copies so many of the pages that a file has at most, whatever is written between.
+    #[test]
+    fn a_backup_ends_although_others_write_all_the_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("relais.db");
+        let writer = schema::open_writer(&path, &Options::default()).unwrap();
+        let put = |hash: &str, bytes: i64| {
+            writer.execute("INSERT INTO blobs (hash, body) VALUES (?1, zeroblob(?2))", (hash, bytes)).unwrap();
+        };
+        put("large", 24 * 1024 * 1024);
+        let reader = schema::open_reader(&path, &Options::default()).unwrap();
+        let mut rounds = 0;
+        copy(&reader, &folder.path().join("copy.db"), || {
+            rounds += 1;
+            assert!(rounds < 20, "it began anew at every write");
+            put(&format!("between {rounds}"), 10);
+        })
+        .unwrap();
+        assert!(rounds > 4, "{rounds}");
+        let copied = Connection::open(folder.path().join("copy.db")).unwrap();
+        let count = |db: &Connection| db.query_row("SELECT count(*) FROM blobs", [], |row| row.get::<_, u32>(0));
+        assert_eq!((count(&copied), count(&reader)), (Ok(1), Ok(1 + rounds)), "the copy is of its beginning");
+        assert_eq!(check(&copied).unwrap(), Vec::<String>::new());
+    }
 }

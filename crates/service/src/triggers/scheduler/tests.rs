@@ -95,19 +95,10 @@ impl World {
         let going = vec![RunStatus::Pending, RunStatus::Running];
         let filter = Filter { status: going, limit: 1_000, ..Filter::default() };
         for row in self.store.list(filter).await.unwrap().rows {
-            let (now, run) = (self.clock.now(), row.summary.run);
+            let now = self.clock.now();
             let entry = Entry { seq: row.seq + 1, at: now, version: FORMAT, events: Vec::new() };
             let summary = Summary { status, ended_at: Some(now), ..row.summary.clone() };
-            let (blobs, awaited) = (Vec::new(), None);
-            let batch = Batch {
-                run,
-                entry: entry.into(),
-                summary: Some(summary),
-                release: false,
-                blobs,
-                awaited,
-                listed: None,
-            };
+            let batch = Batch { summary: Some(summary), ..Batch::said(row.clone(), entry) };
             self.store.append(batch).await.unwrap();
             let edits = self.service.after_end_edits(&row).await.unwrap();
             self.service.change(edits).await.unwrap();
