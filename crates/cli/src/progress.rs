@@ -97,7 +97,8 @@ impl Progress {
 
     /// A piece of what a model is saying.
     pub fn live(&mut self, text: &str) {
-        if self.style == Style::Json {
+        // Where secrets are masked, a piece may be held back until the next.
+        if self.style == Style::Json || text.is_empty() {
             return;
         }
         self.mid_line = !text.ends_with('\n');

@@ -123,16 +123,20 @@ def readings(pattern, start):
 
 
 def by_rule(pattern, zone, after):
-    """The turns of a bare clock's readings, from some hours before, without those that are past and without doubles."""
+    """The turns of a bare clock's readings, from some hours before, without those that are past and without doubles.
+
+    A pattern for every hour has its turn again where clocks show an hour for the second time."""
     start = after.astimezone(ZoneInfo(zone)).replace(tzinfo=None) - timedelta(hours=3)
-    times = []
+    is_hourly = pattern.split()[-4] == "*"
+    # A reading's second turn may come after the first turns of later ones: look beyond the hours that come twice.
+    ahead = COUNT * 4 + (4 * 3600 if is_hourly and len(pattern.split()) == 6 else 0)
+    times = set()
     for reading in readings(pattern, start.replace(tzinfo=timezone.utc)):
-        at = turn(reading, zone)
-        if at > after and at not in times:
-            times.append(at)
-        if len(times) == COUNT:
+        again = [reading.replace(tzinfo=ZoneInfo(zone), fold=1).astimezone(timezone.utc)] if is_hourly else []
+        times.update(at for at in [turn(reading, zone), *again] if at > after)
+        if len(times) >= ahead:
             break
-    return times
+    return sorted(times)[:COUNT]
 
 
 def reason(pattern, zone, after, croniter_says, rule_says):

@@ -30,7 +30,10 @@ pub fn run(args: Args, global: &Global) -> anyhow::Result<Exit> {
     global.hand_over(async |session: &Session| {
         let (found, more) = session.all_questions(usize::from(args.limit)).await?;
         for question in &found {
-            screen::out(&if args.json { serde_json::to_string(question)? } else { block(question) })?;
+            match args.json {
+                true => screen::data(&serde_json::to_string(question)?)?,
+                false => screen::out(&block(question))?,
+            }
         }
         if found.is_empty() && !args.json {
             screen::note("nobody asks you anything");
@@ -49,8 +52,8 @@ fn block(question: &OpenQuestionView) -> String {
     lines.insert(1, format!("  {}", words::line(&of)));
     if question.approvals > 1 {
         let who: Vec<&str> = question.approved_by.iter().map(|yes| yes.user.as_str()).collect();
-        let who = if who.is_empty() { "nobody yet".to_owned() } else { who.join(", ") };
-        lines.push(format!("  {} must say yes; {who} said it", question.approvals));
+        let who = if who.is_empty() { "nobody".to_owned() } else { who.join(", ") };
+        lines.push(format!("  {} people must say yes; so far: {}", question.approvals, words::line(&who)));
     }
     lines.push(format!("  relais answer {} {}\n", question.id, questions::example(&waits)));
     lines.join("\n")

@@ -24,7 +24,7 @@ use trust::{Standing, Trust};
 #[command(after_help = "\
 Examples:
   relais trust                     the file that commands find here
-  relais trust ~/work/shop --yes
+  relais trust ~/projects/shop --yes
   relais trust --list
   relais trust --revoke")]
 pub struct Args {

@@ -65,10 +65,7 @@ fn tools_that_nobody_vouched_for_are_marked() {
 fn servers_that_can_be_reached_are_asked() {
     let server = concat!(env!("CARGO_MANIFEST_DIR"), "/../mcp/tests/it/misbehaving.py");
     let home = Home::new();
-    home.file(
-        "relais.toml",
-        &format!("[mcp.shop]\ncommand = \"python3\"\nargs = [\"{server}\", \"good\"]\n[mcp.gone]\nurl = \"http://127.0.0.1:1/mcp\"\n"),
-    );
+    home.settings(&format!("[mcp.shop]\ncommand = \"python3\"\nargs = [\"{server}\", \"good\"]\n[mcp.gone]\nurl = \"http://127.0.0.1:1/mcp\"\n"));
     let file = |tool: &str| format!("steps:\n  - {{ id: look, tool: \"{tool}\", with: {{}} }}\n");
     home.file("echo.yaml", &file("mcp:shop/echo"));
     let asked = home.relais(&["validate", "echo.yaml"]).expect(0);

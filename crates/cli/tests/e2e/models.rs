@@ -176,7 +176,7 @@ fn a_stalled_stream_goes_to_the_next_model_after_one_more_try() {
         _ => Behaviour::say("fine"),
     });
     let home = home(&server, &PLAIN.replace("openai/gpt-4o-mini", "[openai/slow, openai/quick]"));
-    home.file("relais.toml", "[providers.openai]\nstall_s = 1\n");
+    home.file("data/relais.toml", "[providers.openai]\nstall_s = 1\n");
     assert_eq!(home.relais(&["run", "flow.yaml"]).expect(0).stdout.trim(), "fine");
     assert_eq!(asked(&server), ["slow", "slow", "quick"]);
     let trace = home.expect_status("completed");
@@ -189,11 +189,11 @@ fn how_often_a_provider_is_tried_can_be_set() {
     let server = ModelServer::start();
     server.always(Behaviour::status(503));
     let home = home(&server, PLAIN);
-    home.file("relais.toml", "[providers.openai]\ntries = 1\n");
+    home.file("data/relais.toml", "[providers.openai]\ntries = 1\n");
     home.relais(&["run", "flow.yaml"]).expect(1);
     home.expect_failure("provider", &["503"]);
     assert_eq!(server.received().len(), 1);
-    home.file("relais.toml", "[providers.openai]\ntries = 0\n");
+    home.file("data/relais.toml", "[providers.openai]\ntries = 0\n");
     home.relais(&["run", "flow.yaml"]).expect(2).says(&["`tries` must be at least 1"]);
 }
 
@@ -278,7 +278,7 @@ fn a_provider_that_fails_in_a_row_is_left_out_and_shown_so() {
         "[providers.openai]\ntries = 1\nbreak_after = 2\ncooldown_s = 600\n[providers.other]\nbase_url = \"{}\"\n",
         models.openai_url()
     );
-    home.file("relais.toml", &settings);
+    home.file("data/relais.toml", &settings);
     let server = crate::serving::Server::start(&home);
     let file = "name: f\nagents: { a: { model: [openai/down, other/up], instructions: Hi. } }\n\
                 steps: [{ id: ask, agent: a, prompt: hello }]\n";

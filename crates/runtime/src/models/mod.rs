@@ -262,7 +262,9 @@ pub fn governors(settings: &Settings) -> Governors {
         break_after: own.break_after.unwrap_or(default.break_after),
         cooldown: own.cooldown_s.map_or(default.cooldown, Duration::from_secs),
     };
-    Governors::new(settings.providers.iter().map(|(name, own)| (name.clone(), limits(own))).collect())
+    // A script fails as it is written, and is never left out.
+    let script = (SCRIPT.to_owned(), Limits { break_after: u32::MAX, ..default });
+    Governors::new(settings.providers.iter().map(|(name, own)| (name.clone(), limits(own))).chain([script]).collect())
 }
 
 /// Names become part of an address; whatever could change its meaning is refused.

@@ -50,18 +50,20 @@ impl Service {
         let triggers: Vec<At<TriggerRecord>> = self.list_kept(Some(&workflow.id.to_string())).await?;
         let (mut deletion, mut cursor) =
             (Deletion { workflow, triggers: triggers.len(), runs: 0, more_runs: false, active: 0 }, None);
+        if removal.keep_runs {
+            return Ok(deletion);
+        }
         // Ends: each page begins behind the last.
-        while !removal.keep_runs {
+        loop {
             let page = self.own_runs(&deletion.workflow, &[], cursor, MAX_COUNTED.min(1_000)).await?;
             deletion.runs += page.rows.len();
             deletion.active += page.rows.iter().filter(|row| !row.summary.status.is_final()).count();
             cursor = page.cursor;
             deletion.more_runs = cursor.is_some();
             if cursor.is_none() || deletion.runs >= MAX_COUNTED {
-                break;
+                return Ok(deletion);
             }
         }
-        Ok(deletion)
     }
 
     /// Refused while others call it or runs are active, unless it is forced.

@@ -63,7 +63,8 @@ impl TriggerRecord {
         let since = now.saturating_sub_unsigned(throttle.per_ms);
         let lately = self.recent.iter().filter(|tick| **tick > since).count();
         let per = format_duration(throttle.per_ms);
-        (lately >= throttle.max as usize).then(|| format!("{lately} runs started within {per} (`throttle`)"))
+        let runs = if lately == 1 { "run" } else { "runs" };
+        (lately >= throttle.max as usize).then(|| format!("{lately} {runs} started within {per} (`throttle`)"))
     }
 
     /// Remembers a start, as long as that matters.

@@ -1,7 +1,7 @@
 //! The same said to many runs: exactly those that the filter found, each once, also after a death halfway.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use relais_engine::{Event, RunId, RunStatus, Signal};
 use relais_runtime::settings::Settings;
@@ -19,6 +19,7 @@ const ASKS: &str = "name: asks\nsteps:\n  - { id: sure, ask: Sure? }\n";
 struct World {
     service: Service,
     store: Arc<dyn Store>,
+    clock: Arc<VirtualClock>,
     folder: TempDir,
 }
 
@@ -30,8 +31,8 @@ impl World {
         let (home, place) = (folder.path().join("home"), folder.path().to_owned());
         let (settings, read, user) = (Settings::default(), Vec::new(), "somebody".to_owned());
         let config = Config { home, folder: place, settings, read, user };
-        let service = Service::open_on(config, store.clone(), clock, false).unwrap();
-        World { service, store, folder }
+        let service = Service::open_on(config, store.clone(), clock.clone(), false).unwrap();
+        World { service, store, clock, folder }
     }
 
     async fn run(&self, text: &str) -> RunId {
@@ -95,6 +96,7 @@ async fn what_the_filter_found_is_spoken_to_and_nothing_else() {
     // Nobody else sees it, and a step that is not there is each run's own problem.
     let stranger = world.service.as_user("eve");
     assert!(matches!(stranger.bulk(bulk.id).await, Err(Error::NotFound(_))));
+    world.clock.0.fetch_add(1, Ordering::SeqCst);
     let wrong = Act::Retry { from: "nowhere".into(), redo: false };
     let wrong = world.service.begin_bulk(wrong, of("fails")).await.unwrap();
     world.work().await;

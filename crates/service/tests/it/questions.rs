@@ -101,7 +101,7 @@ output: '{{ steps.sign.output }}'
 async fn everybody_who_may_answer_finds_the_question_and_one_answer_closes_it() {
     let world = World::new();
     let (first, second) = (world.begin(SIGNED).await, world.begin(SIGNED).await);
-    let of = |run: RunId| ("sign".to_owned(), format!("{run}.0"));
+    let of = |run: RunId| ("sign".to_owned(), format!("{run}.1"));
     for user in ["owner", "ann", "bob"] {
         assert_eq!(world.asked(user).await, [of(first), of(second)], "{user}");
     }
@@ -159,7 +159,7 @@ async fn two_different_people_must_say_yes_and_one_no_is_a_no() {
     let check = async |said: &[(&str, bool)], expected: Option<bool>| {
         let world = World::new();
         let run = world.begin(TWO).await;
-        let id = format!("{run}.0");
+        let id = format!("{run}.1");
         for (who, yes) in said {
             let _ = world.answer(who, &id, json!(yes)).await;
         }
@@ -182,7 +182,7 @@ async fn two_different_people_must_say_yes_and_one_no_is_a_no() {
 async fn who_says_yes_twice_hears_how_many_are_missing() {
     let world = World::new();
     let run = world.begin(TWO).await;
-    let id = format!("{run}.0");
+    let id = format!("{run}.1");
     world.answer("ann", &id, json!(true)).await.unwrap();
     let again = world.answer("ann", &id, json!(true)).await;
     let Err(Error::Conflict(text)) = again else { panic!("{again:?}") };
@@ -202,7 +202,7 @@ steps:
 async fn all_must_say_yes_to_the_same_call() {
     let world = World::new();
     let run = world.begin(PAYS).await;
-    let id = format!("{run}.0");
+    let id = format!("{run}.1");
     let changed = json!({ "approve": true, "arguments": { "path": "paid.txt", "content": "five" } });
     world.answer("ann", &id, changed.clone()).await.unwrap();
     world.answer("bob", &id, json!(true)).await.unwrap();
@@ -238,7 +238,7 @@ async fn people_are_told_once_reminded_and_others_are_asked_when_nobody_answers(
     assert_eq!(world.told("ann").await, ["insists asks: Send it?"]);
     assert_eq!(world.sent().await, ["channel desk"]);
     let text = &world.service.notifications(false, None, 1).await.unwrap()[0].it.text;
-    assert!(text.contains(&format!("https://relais.example/api/v1/questions/{run}.0")), "{text}");
+    assert!(text.contains(&format!("https://relais.example/api/v1/questions/{run}.1")), "{text}");
     world.pass(DAY - 1).await;
     assert_eq!(world.told("owner").await.len(), 1);
     world.pass(1).await;

@@ -183,21 +183,10 @@ fn put(kind: &str, id: &str, label: &str, due_at: Option<Millis>, body: Value) -
     Edit::Put { key, label: label.into(), due_at, body, expect: crate::Expect::Any }
 }
 
-// keeps A-26, B-36
-#[tokio::test]
-async fn views_tell_what_records_tell() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("relais.db");
-    let store = SqliteStore::open(&path, Options::default()).unwrap();
-    let workflow = json!({"id": "w1", "name": "Report", "alias": "report", "description": "Weekly", "status": "paused",
-        "format": "chain", "version": 3, "plan": "hash", "trigger_uuid": "t1", "steps": ["s1"],
-        "template_id": "t", "template_version": "1", "created_at": 1000, "updated_at": 2000, "thread_id": "chat",
-        "manifest": {"hash": "h", "version": "2", "tools": ["web.search"]}, "definition": {"executors": [{"id": "a"}], "cron_expression": "mondays at 9"}});
-    let step = json!({"uuid": "s1", "type": "custom_llm", "name": "Write", "description": "It writes",
-        "details": {"model": "sim/one"}, "created_at": 1000, "updated_at": 2000});
-    let trigger = json!({"uuid": "t1", "workflow_uuid": "w1", "type": "schedule", "filter_rules": {"a": 1},
-        "initial_data_description": "The week", "created_at": 1000, "updated_at": 2000});
-    let edits = vec![
+/// A workflow with all that belongs to one, and others with one schedule each or none.
+fn kept_records() -> Vec<Edit> {
+    let [workflow, step, trigger] = full_records();
+    vec![
         put("workflow", "w1", "report", None, workflow),
         put("workflow", "w2", "", None, json!({"id": "w2", "name": "Bare", "definition": "a text"})),
         put("tally", "w1", "", None, json!({"total": 5, "successful": 3, "failed": 2})),
@@ -243,10 +232,23 @@ async fn views_tell_what_records_tell() {
             json!({"uuid": "t7", "origin": "definition", "on": {"on": {"cron": "0 9 * * 1"}}}),
         ),
         put("trigger", "t3", "w1", None, json!({"uuid": "t3"})),
-    ];
-    store.change(edits, 1).await.unwrap();
-    let db = rusqlite::Connection::open(&path).unwrap();
-    let cases = [
+    ]
+}
+
+fn full_records() -> [Value; 3] {
+    let workflow = json!({"id": "w1", "name": "Report", "alias": "report", "description": "Weekly", "status": "paused",
+        "format": "chain", "version": 3, "plan": "hash", "trigger_uuid": "t1", "steps": ["s1"],
+        "template_id": "t", "template_version": "1", "created_at": 1000, "updated_at": 2000, "thread_id": "chat",
+        "manifest": {"hash": "h", "version": "2", "tools": ["web.search"]}, "definition": {"executors": [{"id": "a"}], "cron_expression": "mondays at 9"}});
+    let step = json!({"uuid": "s1", "type": "custom_llm", "name": "Write", "description": "It writes",
+        "details": {"model": "sim/one"}, "created_at": 1000, "updated_at": 2000});
+    let trigger = json!({"uuid": "t1", "workflow_uuid": "w1", "type": "schedule", "filter_rules": {"a": 1},
+        "initial_data_description": "The week", "created_at": 1000, "updated_at": 2000});
+    [workflow, step, trigger]
+}
+
+fn kept_rows() -> [(&'static str, Value); 5] {
+    [
         (
             "SELECT workflow_id, user_id, thread_id, name, description, executors, steps, status, is_active, \
              schedule_type, schedule_time, cron_expression, next_run_time, total_runs, successful_runs, failed_runs, \
@@ -291,8 +293,18 @@ async fn views_tell_what_records_tell() {
                     "initial_data_description": null, "type": null, "next_run_time": null, "created_at": null},
             ]),
         ),
-    ];
-    for (sql, expected) in cases {
+    ]
+}
+
+// keeps A-26, B-36
+#[tokio::test]
+async fn views_tell_what_records_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relais.db");
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    store.change(kept_records(), 1).await.unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    for (sql, expected) in kept_rows() {
         assert_eq!(json!(rows(&db, sql)), expected, "{sql}");
     }
 }

@@ -161,7 +161,7 @@ fn how_much_of_a_result_is_told_can_be_set() {
         let agent = format!("agents: {{ reader: {{ model: openai/m, tools: [read_file]{agent} }} }}");
         home.file("flow.yaml", &format!("{agent}\nsteps: [{{ id: a, agent: reader }}]\n"));
         home.file("big.txt", &"x".repeat(300_000));
-        home.file("relais.toml", settings);
+        home.file("data/relais.toml", settings);
         home.relais(&["run", "flow.yaml", "--workspace", "."]).expect(0);
         let heard = heard(&server, "m", "tool");
         assert_eq!(heard.bytes().take_while(|byte| *byte == b'x').count(), told, "{settings:?} {agent:?}");
@@ -259,7 +259,7 @@ fn a_prompt_that_its_model_cannot_take_is_refused_before_it_is_paid_for() {
     let said = long(90_000);
     server.answer_by(move |_| Behaviour::say(&said));
     let home = Home::with_model(&server);
-    home.file("relais.toml", "[models.\"openai/small\"]\ncontext_tokens = 8000\n");
+    home.file("data/relais.toml", "[models.\"openai/small\"]\ncontext_tokens = 8000\n");
     home.file(
         "flow.yaml",
         "agents:\n  writer: { model: openai/writer, instruction: Write. }\n\

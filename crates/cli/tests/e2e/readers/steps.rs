@@ -348,8 +348,8 @@ fn the_tools_of_mcp_servers_are_listed() {
     // keeps B-27
     let home = Home::new();
     let shop = Shop::new(&home);
-    let command = shop.command().replacen("python3", "\"python3\"", 1);
-    home.file("relais.toml", &format!("[mcp.shop]\ncommand = {command}\n"));
+    let arguments = shop.command().replacen("python3, ", "", 1);
+    home.settings(&format!("[mcp.shop]\ncommand = \"python3\"\nargs = {arguments}\n"));
     let listed = home.relais(&["tools", "--mcp", "shop", "--json"]).expect(0).stdout;
     let tools: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();

@@ -268,7 +268,7 @@ mod tests {
             ("/executor_runs/0/tools_used", json!(["search_web"])),
             ("/executor_runs/0/structured_output", json!({ "prices": [1] })),
             ("/executor_runs/0/retry_count", json!(1)),
-            ("/executor_runs/0/input", json!("go")),
+            ("/executor_runs/0/input", json!({ "system_prompt": "be brief", "prompt": "go" })),
             ("/executor_runs/0/tool_calls/0/output", json!({ "results": [] })),
             ("/executor_runs/0/tool_calls/0/duration_ms", json!(400)),
             ("/executor_runs/1/error_message", json!("no answer after 120s")),
