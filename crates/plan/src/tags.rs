@@ -26,7 +26,7 @@ fn mistake_in(key: &str, value: &str) -> Option<String> {
             key.escape_debug()
         ));
     }
-    let is_bad = value.is_empty() || value.chars().count() > MAX_VALUE_CHARS || value.chars().any(char::is_control);
+    let is_bad = value.is_empty() || value.chars().count() > MAX_VALUE_CHARS || !crate::text::is_name(value);
     is_bad.then(|| format!("the tag `{key}` has 1 to {MAX_VALUE_CHARS} characters in one line"))
 }
 

@@ -27,7 +27,7 @@ use std::time::Duration;
 use relais_dialects::{Format, Loaded, Loader, Options as ReadOptions};
 use relais_engine::Target;
 use relais_plan::check::World;
-use relais_plan::{Plan, Problem, Problems, Source, Span, Trigger, TriggerOn, problem};
+use relais_plan::{McpServer, Plan, Problem, Problems, Source, Span, Trigger, TriggerOn, problem};
 use relais_runtime::models::Models;
 use relais_runtime::prepare::tools_of;
 use relais_runtime::tool::ToolSpec;
@@ -239,11 +239,16 @@ impl World for Known<'_> {
     }
 }
 
-/// Is it a tool of a program that the file names?
-fn is_of_program(plan: &Plan, tool: &str) -> bool {
+/// Is it a tool of a server that only a run may start or call?
+fn is_left_to_runs(plan: &Plan, tool: &str) -> bool {
     let server = tool.strip_prefix(MCP_PREFIX).and_then(|rest| rest.split_once('/'));
-    let server = server.and_then(|(name, _)| plan.servers.get(name));
-    server.is_some_and(|server| server.command.is_some())
+    server.and_then(|(name, _)| plan.servers.get(name)).is_some_and(acts_for_the_file)
+}
+
+/// Whoever looks at a file of somebody else neither starts its programs nor sends variables to its addresses.
+fn acts_for_the_file(server: &McpServer) -> bool {
+    let mut sent = server.url.iter().chain(server.headers.values());
+    server.command.is_some() || sent.any(|text| text.contains("${"))
 }
 
 /// Graphs have branches, and a dag file may have several workflows; their readers find the one that is meant, or say
@@ -335,10 +340,10 @@ impl Definitions {
         let mut silent = BTreeSet::new();
         for part in whole.branches.iter_mut().chain([&mut whole.main]) {
             let Some(plan) = &part.plan else { continue };
-            let of_file = plan.servers.iter().filter(|(_, server)| server.command.is_none());
+            let of_file = plan.servers.iter().filter(|(_, server)| !acts_for_the_file(server));
             let tools = self.tools.with_servers(of_file);
             let mut meant = part.unverified();
-            meant.retain(|tool| !is_of_program(plan, tool));
+            meant.retain(|tool| !is_left_to_runs(plan, tool));
             let (asked, listed) = tools.ask(&meant, time).await;
             tools.stop().await;
             silent.extend(listed.failed.into_iter().map(|failure| failure.message));

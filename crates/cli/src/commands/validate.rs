@@ -18,8 +18,8 @@ use crate::words::counted;
 /// Names the format that each file was read as. Of a graph with branches, every branch is checked. Runs nothing.
 ///
 /// MCP servers are asked for their tools, those of relais.toml and those that the file names by an address; each has 10
-/// seconds. Tools of servers that do not answer, and of programs that the file itself would start, are marked as
-/// unverified. With --offline no server is asked.
+/// seconds. Tools of servers that do not answer, of programs that the file itself would start, and of addresses that
+/// would be sent variables, are marked as unverified. With --offline no server is asked.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  relais validate flow.yaml\n  relais validate examples/*.yaml")]
 pub struct Args {

@@ -88,3 +88,20 @@ fn a_file_that_does_nothing_needs_no_trust() {
     let nowhere = Home::new(ONE_CALL);
     nowhere.relais(&["trust"]).expect(2).says("there is no relais.toml of a project here");
 }
+
+/// Whoever only looks at a file sends nothing of the environment to its addresses.
+#[test]
+fn validate_sends_no_variable_to_an_address_of_the_file() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!(
+        "{{ url: \"http://{}/mcp\", headers: {{ X: \"${{OPENAI_API_KEY}}\" }} }}",
+        listener.local_addr().unwrap()
+    );
+    let step = "{ id: look, tool: \"mcp:evil/any\", with: {} }";
+    let home = Home::new(&format!("name: f\nmcp: {{ evil: {server} }}\nsteps: [{step}]\n"));
+    let validated = home.relais(&["validate", "flow.yaml"]);
+    assert!(validated.expect(0).out.contains("unverified: mcp:evil/any"), "{}", validated.out);
+    listener.set_nonblocking(true).unwrap();
+    let knocked = listener.accept().err().map(|error| error.kind());
+    assert_eq!(knocked, Some(std::io::ErrorKind::WouldBlock), "nobody was called");
+}

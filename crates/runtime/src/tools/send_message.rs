@@ -249,10 +249,11 @@ mod tests {
     async fn runs_a_command_with_the_message_on_stdin() {
         let bench = Bench::new();
         let file = bench.workspace().join("got");
+        let hidden = "! tr '\\0' ' ' < /proc/$$/cmdline | grep -qF $TOKEN";
         let tool = tool(&[
             ("mail", command(&format!("cat > '{}'", file.display()))),
             ("bad", command("echo no route >&2; exit 7")),
-            ("told", command("test ${#TOKEN} = 13 && ! tr '\\0' ' ' < /proc/$$/cmdline | grep -qF \"$TOKEN\"")),
+            ("told", command(&format!("printf %s $TOKEN | grep -qx '.\\{{13\\}}' && {hidden}"))),
             ("shown", Channel { command: Some(vec!["page".into(), "--token=${token}".into()]), ..Channel::default() }),
         ]);
         bench
