@@ -167,7 +167,10 @@ fn a_disk_that_takes_no_writes_is_waited_for() {
 #[test]
 fn an_end_within_the_grace_time_is_taken_note_of() {
     let world = World::new(None, Server::start);
-    world.server.stop();
+    world.server.stop_while(|server| {
+        wait_until("it takes nothing new", || (server.ask("GET", "/readyz", b"").0 == 503).then_some(()));
+        world.answer.open();
+    });
     let db = Connection::open(world.home.database()).unwrap();
     let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
     assert_eq!(count("SELECT count(*) FROM runs WHERE status = 'completed'"), 1, "it ended within the grace time");

@@ -43,8 +43,14 @@ impl Server {
     }
 
     /// Tells it to stop, and waits until it has ended by itself.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        self.stop_while(|_| {});
+    }
+
+    /// The same; something happens after it was told.
+    pub fn stop_while(mut self, meanwhile: impl FnOnce(&Server)) {
         assert!(Command::new("kill").args(["-s", "TERM", &self.pid()]).status().unwrap().success());
+        meanwhile(&self);
         wait_until("the server has ended", || self.child.try_wait().unwrap());
     }
 
