@@ -422,10 +422,8 @@ fn tools_that_have_changed_are_told_wherever_a_run_starts() {
     one["tools"] = json!(["mcp:shop/look"]);
     let home = chain(&server, &[one]);
     let shop = Shop::new(&home);
-    home.file(
-        "relais.toml",
-        &format!("[mcp.shop]\ncommand = {}\n", shop.command().replacen("python3", "\"python3\"", 1)),
-    );
+    let args = shop.command().replacen("[python3, ", "[", 1);
+    home.settings(&format!("[mcp.shop]\ncommand = \"python3\"\nargs = {args}\n"));
     home.relais(&["run", "chain.json"]).expect(0);
     home.relais(&["workflows", "save", "chain.json", "--alias", "kept"]).expect(0);
     shop.feel("grown");
