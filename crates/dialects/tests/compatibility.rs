@@ -88,12 +88,17 @@ fn is_test(lines: &[&str], at: usize) -> bool {
     attributes.into_iter().any(|line| line.contains("#[test]") || line.contains("#[tokio::test"))
 }
 
-/// The lines of a function: up to the first one that is indented no deeper.
+/// The lines of a function: in Rust up to its closing brace, before which text may stand at the margin; in a script up to
+/// the first line that is indented no deeper.
 fn body<'a>(lines: &'a [&'a str], at: usize) -> &'a [&'a str] {
     let depth = |line: &str| line.len() - line.trim_start().len();
-    let is_inside = |line: &&&str| line.trim().is_empty() || line.trim() == "{" || depth(line) > depth(lines[at]);
-    let length = lines[at + 1..].iter().take_while(is_inside).count();
-    &lines[at + 1..at + 1 + length]
+    let is_script = lines[at].contains("def ");
+    let ends = |line: &&str| match is_script {
+        true => !line.trim().is_empty() && depth(line) <= depth(lines[at]),
+        false => line.trim() == "}" && depth(line) == depth(lines[at]),
+    };
+    let rest = &lines[at + 1..];
+    &rest[..rest.iter().position(ends).unwrap_or(rest.len())]
 }
 
 /// It says something that may fail, itself or in a function of this file that it calls.

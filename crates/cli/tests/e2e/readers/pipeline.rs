@@ -150,7 +150,7 @@ fn a_rejected_translation_is_done_again() {
     });
     assert_eq!(told.order(), ["generator", "translator", "qa_agent", "translator", "qa_agent", "publisher"]);
     assert!(told.stderr.contains("this step goes back to `trans`: it runs its agent"), "{}", told.stderr);
-    assert!(told.heard("translator", "user").contains("[qa (agent: qa_agent)]:\n{\"is_approved\":false}"));
+    assert!(told.heard("translator", "user").contains("[qa (agent: qa_agent)]:\n{\"is_approved\": false}"));
     told.home.expect_status("completed");
 }
 
