@@ -102,7 +102,8 @@ fn reads_on(asked: &Received) -> Behaviour {
     let value = || {
         let messages = asked.body["messages"].as_array().unwrap();
         let told = messages.iter().filter_map(|message| message["content"].as_str());
-        let mut named = told.filter_map(|text| text.rsplit_once("read_value {\"value\": \"")).map(|(_, rest)| &rest[..64]);
+        let mut named =
+            told.filter_map(|text| text.rsplit_once("read_value {\"value\": \"")).map(|(_, rest)| &rest[..64]);
         named.next_back().unwrap().to_owned()
     };
     match told.rsplit_once("\"offset\": ") {
