@@ -11,7 +11,7 @@ fn the_first_seeds_keep_the_laws() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-// keeps the first promise where several processes share a database
+// Nothing is done twice where several processes share a database.
 #[test]
 fn the_first_seeds_keep_the_laws_among_workers_that_share_a_store() {
     let broken: Vec<String> = (1..=SEEDS)

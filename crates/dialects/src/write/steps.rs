@@ -11,6 +11,7 @@ use super::values::{budget, duration, expression, name_list, names, schema, temp
 use super::yaml::{Doc, Style};
 use crate::native::DEFAULT_MAX;
 use crate::values::{bare, literal};
+use crate::yaml;
 
 pub(super) fn list(steps: &[Step]) -> Doc {
     Doc::List(steps.iter().map(step).collect(), Style::Block)
@@ -162,9 +163,11 @@ fn label(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A map from text to steps; a list where a value is something else or comes twice.
+/// A map from text to steps; a list where a value is something else or comes twice. A key that spells a number or a
+/// boolean would mean that, too.
 fn cases(arms: &[Branch], values: &[Value]) -> Doc {
-    let mut texts: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+    let is_only_text = |text: &&str| !matches!(yaml::plain(text), Value::Bool(_) | Value::Number(_));
+    let mut texts: Vec<&str> = values.iter().filter_map(Value::as_str).filter(is_only_text).collect();
     texts.sort_unstable();
     texts.dedup();
     if texts.len() == values.len() {
