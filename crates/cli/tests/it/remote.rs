@@ -74,7 +74,6 @@ const SCENARIO: &[&[&str]] = &[
     &["retry", "--error", "tool", "--from", "read"],
     &["cancel", "--tag", "none=such"],
     &["resume", "--tag", "team"],
-    &["retry", "--last", "--status", "failed", "--from", "read"],
     &["run", "question.yaml"],
     &["questions"],
     &["questions", "--json"],

@@ -358,7 +358,7 @@ fn the_tools_of_mcp_servers_are_listed() {
     home.settings(&format!("[mcp.shop]\ncommand = \"python3\"\nargs = {arguments}\n"));
     let listed = home.relais(&["tools", "--mcp", "shop", "--json"]).expect(0).stdout;
     let tools: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["tool"].as_str()).collect();
     assert_eq!(names, ["mcp:shop/confide", "mcp:shop/look", "mcp:shop/pay", "mcp:shop/put"]);
     assert_eq!(tools[1]["parameters"]["properties"]["n"]["type"], "integer", "{listed}");
 }
