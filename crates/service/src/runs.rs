@@ -569,10 +569,13 @@ impl Service {
         fits: impl Fn(&[Entry], &Run) -> Result<Words, Error>,
     ) -> Result<bool, Error> {
         for _ in 0..SAY_TRIES {
-            // The row first: where the journal is longer already, the append is refused and tried again.
             let row = self.row(run).await?;
             let entries = self.core.store.load(run, 0).await?;
             let state = Run::fold(&entries).map_err(|e| Error::Unusable(e.to_string()))?;
+            if state.seq != row.seq {
+                // It has moved on between the two looks.
+                continue;
+            }
             let events = match fits(&entries, &state)? {
                 Words::These(events) => events,
                 Words::WereSaid => return Ok(true),
