@@ -1,6 +1,9 @@
 //! The laws hold for the first seeds. More: `cargo run -p relais-sim --bin relais-simulate -- --seeds 10000`.
 
 const SEEDS: u64 = 200;
+/// Later seeds that broke a law before it was mended: a late owner whose calls were made again (1465), and runs that
+/// nobody went on with after one.
+const FOUND: [u64; 5] = [1124, 1375, 1425, 1465, 1591];
 
 #[test]
 fn the_first_seeds_keep_the_laws() {
@@ -15,6 +18,7 @@ fn the_first_seeds_keep_the_laws() {
 #[test]
 fn the_first_seeds_keep_the_laws_among_workers_that_share_a_store() {
     let broken: Vec<String> = (1..=SEEDS)
+        .chain(FOUND)
         .filter_map(|seed| relais_sim::fleet::check(seed).err().map(|law| format!("seed {seed}: {law}")))
         .collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
